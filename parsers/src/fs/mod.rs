@@ -1,0 +1,41 @@
+//! The filesystems. Adding one is a folder here and a row in [`FORMATS`].
+
+use crate::error::ParseError;
+use crate::source::Source;
+use crate::volume::Volume;
+use crate::witness::Witness;
+
+/// One filesystem format.
+pub trait Format: Sync {
+    /// Name of the family (`ext`, `fat`); also what `--fs` takes, beside the exact name in [`Volume::format`].
+    fn name(&self) -> &'static str;
+
+    /// True when the source carries this format's signature. Cheap, and never an opinion about health.
+    fn probe(&self, source: &dyn Source) -> Result<bool, ParseError>;
+
+    /// Reads the volume. Everything is in bytes from the start of `source`. `companions` are the other volumes of
+    /// the same run: an external journal or further devices of the filesystem may be among them.
+    fn read(&self, source: &dyn Source, companions: &[&dyn Source]) -> Result<Volume, ParseError>;
+
+    /// The command that checks and repairs a volume of this format; `DEVICE` stands for its node.
+    fn checker(&self) -> &'static str;
+
+    /// Independent readings, the best first.
+    fn witnesses(&self) -> &'static [&'static dyn Witness] {
+        &[]
+    }
+
+    /// True where neither a journal nor a checksum protects the map, so that a complete witness is heard by default
+    /// and its absence is a refusal.
+    fn needs_witness(&self) -> bool {
+        false
+    }
+}
+
+/// Every format that can be trimmed, in the order shown to the user.
+pub static FORMATS: &[&dyn Format] = &[];
+
+/// The row with this name.
+pub fn by_name(name: &str) -> Option<&'static dyn Format> {
+    FORMATS.iter().copied().find(|format| format.name() == name)
+}

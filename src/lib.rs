@@ -1,0 +1,2 @@
+//! coldtrim: offline, filesystem-aware TRIM.
+pub mod cli;
