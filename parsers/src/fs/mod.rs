@@ -10,6 +10,9 @@ pub trait Format: Sync {
     /// Name of the family (`ext`, `fat`); also what `--fs` takes, beside the exact name in [`Volume::format`].
     fn name(&self) -> &'static str;
 
+    /// The exact names that [`Volume::format`] can have.
+    fn variants(&self) -> &'static [&'static str];
+
     /// True when the source carries this format's signature. Cheap, and never an opinion about health.
     fn probe(&self, source: &dyn Source) -> Result<bool, ParseError>;
 
