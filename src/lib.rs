@@ -1,2 +1,3 @@
 //! coldtrim: offline, filesystem-aware TRIM.
 pub mod cli;
+pub mod sandbox;

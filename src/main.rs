@@ -18,6 +18,7 @@ impl Source for Image {
 
 // Only `map --format ranges IMAGE...` for now.
 fn main() -> anyhow::Result<()> {
+    coldtrim::sandbox::child_main_if_asked();
     let paths: Vec<String> = std::env::args().skip(4).collect();
     let images = paths
         .iter()
