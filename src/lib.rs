@@ -1,2 +1,4 @@
 //! coldtrim: offline, filesystem-aware TRIM.
 pub mod cli;
+pub mod plan;
+pub mod transport;
