@@ -1,0 +1,2 @@
+//! SCSI.
+pub mod sense;
