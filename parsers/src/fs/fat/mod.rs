@@ -16,6 +16,7 @@ mod free;
 mod label;
 mod ondisk;
 mod superblock;
+mod witness;
 
 use crate::error::ParseError;
 use crate::free_map::DeclaredFree;
@@ -23,6 +24,7 @@ use crate::fs::Format;
 use crate::source::{Source, read_struct};
 use crate::units::sub;
 use crate::volume::{Finding, Volume};
+use crate::witness::Witness;
 use ondisk::{FSINFO_LEAD, FSINFO_STRUCT, RawFsInfo};
 use superblock::{Geometry, Root};
 
@@ -109,6 +111,10 @@ impl Format for Fat {
 
     fn checker(&self) -> &'static str {
         CHECKER
+    }
+
+    fn witnesses(&self) -> &'static [&'static dyn Witness] {
+        &[&witness::FatWalk, &witness::CrateReader]
     }
 
     fn needs_witness(&self) -> bool {
