@@ -21,6 +21,7 @@ pub mod error;
 pub mod foreign;
 pub mod free_map;
 pub mod fs;
+pub mod pages;
 pub mod source;
 pub mod stack;
 pub mod units;

@@ -7,7 +7,7 @@ use crate::fs::{FORMATS, Format};
 use crate::source::{Source, Window};
 use crate::units::ByteRange;
 use crate::volume::{Finding, Volume};
-use crate::witness::{Testimony, hear};
+use crate::witness::{Testimony, Witness, hear};
 use serde::{Deserialize, Serialize};
 
 /// One device or image to look at.
@@ -23,10 +23,10 @@ pub struct Layer<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WitnessMode {
-    /// Where nothing else protects the map ([`Format::needs_witness`]).
+    /// The complete ones, where nothing else protects the map ([`Format::needs_witness`]).
     #[default]
     WhereNeeded,
-    /// For every format that has one.
+    /// Every one that a format has.
     Always,
     /// Not at all.
     Never,
@@ -309,13 +309,15 @@ fn read_volume(
             "it is a part of something larger (a RAID member, a cut copy): use the whole of it",
         ));
     }
-    let wanted = match options.witness {
+    let wanted = |witness: &dyn Witness| match options.witness {
         WitnessMode::Always => true,
-        WitnessMode::WhereNeeded => format.needs_witness(),
+        // The partial ones add time, and nothing that a complete one would not see.
+        WitnessMode::WhereNeeded => format.needs_witness() && witness.is_complete(),
         WitnessMode::Never => false,
     };
-    let testimony: Vec<Testimony> = if wanted && volume.is_usable() {
-        format.witnesses().iter().map(|witness| hear(*witness, source, &volume.free)).collect()
+    let testimony: Vec<Testimony> = if volume.is_usable() {
+        let wanted = format.witnesses().iter().filter(|witness| wanted(**witness));
+        wanted.map(|witness| hear(*witness, source, &volume.free)).collect()
     } else {
         Vec::new()
     };

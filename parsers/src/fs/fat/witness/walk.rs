@@ -1,0 +1,305 @@
+//! The complete witness: every directory, every chain, cluster by cluster.
+//!
+//! Each cluster may have one owner; a second one (a cycle, a cross-link) is damage. A chain must be as long as the
+//! file's size says. What cannot be understood is an error, never skipped, because here nothing else would notice.
+
+use super::directory::{Entry, Slot, entry, name};
+use super::shape::{Link, Shape};
+use crate::error::ParseError;
+use crate::pages::Pages;
+use crate::source::Source;
+use crate::units::{ByteRange, to_usize};
+use crate::witness::{Ledger, Witness};
+
+/// Own reading of every file's chain.
+pub struct FatWalk;
+
+/// Directories below each other. The format's path limit of 260 characters allows 130.
+const MAX_DEPTH: usize = 512;
+/// Bytes of one directory: the format allows 65536 slots of 32 bytes; twice that is still read.
+const MAX_DIRECTORY: u64 = 4 << 20;
+/// Bytes read at once.
+const PIECE: u64 = 64 << 10;
+
+impl Witness for FatWalk {
+    fn name(&self) -> &'static str {
+        "fat-walk"
+    }
+
+    fn walk(&self, source: &dyn Source, ledger: &mut Ledger<'_>) -> Result<(), ParseError> {
+        let pages = Pages::new(source);
+        let shape = Shape::read(&pages)?;
+        let owned = Owned::new(shape.last)?;
+        let mut walk = Walk { source: &pages, shape, owned, tree: Vec::new(), pending: Vec::new() };
+        walk.root(ledger)?;
+        while let Some(directory) = walk.pending.pop() {
+            if ledger.has_clash() {
+                break;
+            }
+            walk.directory(&directory, ledger)?;
+        }
+        Ok(())
+    }
+}
+
+/// A bit a cluster: does someone own it?
+struct Owned(Vec<u64>);
+
+impl Owned {
+    fn new(last: u32) -> Result<Self, ParseError> {
+        let words = to_usize(u64::from(last / 64).saturating_add(1), "the number of clusters")?;
+        Ok(Self(vec![0; words]))
+    }
+
+    /// Takes a cluster; false when it had an owner before.
+    fn take(&mut self, cluster: u32) -> bool {
+        let word = usize::try_from(cluster / 64).ok().and_then(|index| self.0.get_mut(index));
+        let bit = 1_u64.wrapping_shl(cluster % 64);
+        word.is_some_and(|word| {
+            let fresh = *word & bit == 0;
+            *word |= bit;
+            fresh
+        })
+    }
+}
+
+/// A directory's name and its parent in [`Walk::tree`]; the root directory has none.
+struct Node {
+    parent: Option<usize>,
+    name: String,
+    depth: usize,
+}
+
+/// A directory that was found and not yet read.
+struct Pending {
+    node: Option<usize>,
+    first: u32,
+    /// Where its entry is.
+    at: u64,
+}
+
+struct Walk<'a> {
+    source: &'a dyn Source,
+    shape: Shape,
+    owned: Owned,
+    tree: Vec<Node>,
+    pending: Vec<Pending>,
+}
+
+/// A path that is put together only when someone wants to see it.
+struct Path<'a> {
+    tree: &'a [Node],
+    node: Option<usize>,
+    slot: Option<(&'a Slot, &'a [Slot])>,
+}
+
+impl std::fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut names = Vec::new();
+        let mut next = self.node;
+        while let Some(node) = next.and_then(|index| self.tree.get(index)) {
+            names.push(node.name.as_str());
+            next = node.parent;
+        }
+        for name in names.iter().rev() {
+            write!(f, "/{name}")?;
+        }
+        match self.slot {
+            Some((slot, long)) => write!(f, "/{}", name(slot, long)),
+            None if names.is_empty() => f.write_str("the root directory"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Something in a directory or chain that cannot be.
+#[derive(Debug, thiserror::Error)]
+#[error("{owner}: {what}")]
+struct Broken {
+    owner: String,
+    what: String,
+}
+
+fn broken(at: u64, owner: &dyn std::fmt::Display, what: impl Into<String>) -> ParseError {
+    ParseError::corrupt(at, Broken { owner: owner.to_string(), what: what.into() })
+}
+
+/// Follows a chain, takes its clusters and hands over its contiguous parts. Returns its length in bytes.
+fn follow(
+    source: &dyn Source,
+    shape: &Shape,
+    owned: &mut Owned,
+    first: u32,
+    part: &mut dyn FnMut(ByteRange),
+) -> Result<u64, String> {
+    let mut cluster = first;
+    let mut open: Option<ByteRange> = None;
+    let mut len: u64 = 0;
+    loop {
+        let bytes = shape.bytes(cluster).ok_or(format!("its first cluster {first} does not exist"))?;
+        if !owned.take(cluster) {
+            open.map(&mut *part);
+            return Err(format!("its chain runs into cluster {cluster}, which already has an owner"));
+        }
+        len = len.saturating_add(shape.cluster_len);
+        open = match open {
+            Some(run) if run.end() == bytes.start() => ByteRange::new(run.start(), bytes.end()),
+            done => {
+                done.map(&mut *part);
+                Some(bytes)
+            }
+        };
+        let link = shape.link(source, cluster).map_err(|e| e.to_string())?;
+        if !matches!(link, Link::Next(_)) {
+            open.take().map(&mut *part);
+        }
+        match link {
+            Link::Next(next) => cluster = next,
+            Link::End => return Ok(len),
+            Link::Broken(what) => return Err(format!("{what} (cluster {cluster})")),
+        }
+    }
+}
+
+impl Walk<'_> {
+    fn root(&mut self, ledger: &mut Ledger<'_>) -> Result<(), ParseError> {
+        let root = Pending { node: None, first: self.shape.root_cluster.unwrap_or(0), at: 0x2C };
+        if self.shape.root_cluster.is_some() {
+            return self.directory(&root, ledger);
+        }
+        ledger.visit();
+        let (at, len) = self.shape.root_area;
+        let area = ByteRange::with_len(at, len);
+        if let Some(area) = area {
+            ledger.claim(area, &"the root directory");
+        }
+        self.slots(&root, &Vec::from_iter(area), ledger)
+    }
+
+    fn directory(&mut self, directory: &Pending, ledger: &mut Ledger<'_>) -> Result<(), ParseError> {
+        ledger.visit();
+        let path = Path { tree: &self.tree, node: directory.node, slot: None };
+        let mut parts = Vec::new();
+        let mut claim = |part| {
+            ledger.claim(part, &path);
+            parts.push(part);
+        };
+        let len = follow(self.source, &self.shape, &mut self.owned, directory.first, &mut claim)
+            .map_err(|what| broken(directory.at, &path, what))?;
+        if len > MAX_DIRECTORY {
+            return Err(broken(directory.at, &path, format!("a directory of {len} bytes is longer than possible")));
+        }
+        self.slots(directory, &parts, ledger)
+    }
+
+    /// Reads a directory's slots up to its end mark.
+    fn slots(&mut self, directory: &Pending, parts: &[ByteRange], ledger: &mut Ledger<'_>) -> Result<(), ParseError> {
+        let mut reading = Reading { index: 0, long: Vec::new() };
+        for part in parts {
+            let mut at = part.start();
+            while at < part.end() {
+                let len = PIECE.min(part.end().saturating_sub(at));
+                let mut bytes = vec![0; to_usize(len, "a piece of a directory")?];
+                self.source.read_at(at, &mut bytes).map_err(|e| ParseError::io(at, e))?;
+                for (slot, offset) in bytes.as_chunks().0.iter().zip((0_u64..).step_by(32)) {
+                    if !self.slot(directory, &mut reading, slot, at.saturating_add(offset), ledger)? {
+                        return Ok(());
+                    }
+                }
+                at = at.saturating_add(len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up one slot at byte `at`. False at the end of the directory.
+    fn slot(
+        &mut self,
+        directory: &Pending,
+        reading: &mut Reading,
+        slot: &Slot,
+        at: u64,
+        ledger: &mut Ledger<'_>,
+    ) -> Result<bool, ParseError> {
+        let found = entry(slot, self.shape.root_cluster.is_some());
+        let index = reading.index;
+        reading.index = index.saturating_add(1);
+        self.check_dots(directory, index, &found, at)?;
+        let long = match found {
+            Entry::End => return Ok(false),
+            Entry::LongName if reading.long.len() < 20 => {
+                reading.long.push(*slot);
+                return Ok(true);
+            }
+            _ => std::mem::take(&mut reading.long),
+        };
+        let path = Path { tree: &self.tree, node: directory.node, slot: Some((slot, &long)) };
+        match found {
+            Entry::Garbage(what) => Err(broken(at, &path, what)),
+            Entry::Directory(first) => {
+                let name = name(slot, &long);
+                self.found_directory(directory, name, first, at).map(|()| true)
+            }
+            Entry::File { first, size } => {
+                ledger.visit();
+                file(self.source, &self.shape, &mut self.owned, (first, size), &path, ledger)
+                    .map_err(|what| broken(at, &path, what))?;
+                Ok(true)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// A directory begins with `.` and `..`, and `.` knows its cluster. A cluster that was lost or overwritten does
+    /// not, and must not pass for an empty directory.
+    fn check_dots(&self, directory: &Pending, index: u64, found: &Entry, at: u64) -> Result<(), ParseError> {
+        let path = Path { tree: &self.tree, node: directory.node, slot: None };
+        let good = match (directory.node, index) {
+            (None, _) => !matches!(found, Entry::Own(_) | Entry::Parent),
+            (Some(_), 0) => matches!(found, Entry::Own(cluster) if *cluster == directory.first),
+            (Some(_), 1) => matches!(found, Entry::Parent),
+            _ => !matches!(found, Entry::Own(_) | Entry::Parent),
+        };
+        if good {
+            return Ok(());
+        }
+        Err(broken(at, &path, "its entries . and .. are not those of this directory"))
+    }
+
+    fn found_directory(&mut self, parent: &Pending, name: String, first: u32, at: u64) -> Result<(), ParseError> {
+        let depth = parent.node.and_then(|index| self.tree.get(index)).map_or(1, |node| node.depth.saturating_add(1));
+        if depth > MAX_DEPTH {
+            return Err(broken(at, &name, format!("directories are nested deeper than {MAX_DEPTH}")));
+        }
+        self.pending.push(Pending { node: Some(self.tree.len()), first, at });
+        self.tree.push(Node { parent: parent.node, name, depth });
+        Ok(())
+    }
+}
+
+/// Where the reading of a directory stands.
+struct Reading {
+    /// Slots before this one.
+    index: u64,
+    /// The parts of a long name that wait for their entry.
+    long: Vec<Slot>,
+}
+
+/// Claims a file's chain. An empty file may have one, too.
+fn file(
+    source: &dyn Source,
+    shape: &Shape,
+    owned: &mut Owned,
+    (first, size): (u32, u32),
+    path: &Path<'_>,
+    ledger: &mut Ledger<'_>,
+) -> Result<(), String> {
+    let len = match first {
+        0 => 0,
+        _ => follow(source, shape, owned, first, &mut |part| ledger.claim(part, path))?,
+    };
+    if len < u64::from(size) {
+        return Err(format!("its {size} bytes do not fit into the {len} bytes of its chain"));
+    }
+    Ok(())
+}
