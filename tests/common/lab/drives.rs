@@ -1,0 +1,131 @@
+//! The drives of the lab, and what a test does with one.
+
+use super::backing::{self, Snapshot};
+use super::{Lab, guest_file, quoted};
+use std::path::PathBuf;
+use std::sync::MutexGuard;
+
+const MIB: u64 = 1 << 20;
+
+/// One drive: a raw file behind one of QEMU's front ends. Its name is also its serial number.
+pub struct Spec {
+    pub name: &'static str,
+    /// Bytes.
+    pub size: u64,
+    /// A device that this drive alone hangs on, or nothing.
+    pub bridge: &'static str,
+    pub device: &'static str,
+}
+
+/// Host controllers that several drives share.
+pub const CONTROLLERS: &[(&str, &str)] =
+    &[("-device", "ahci,id=ahci"), ("-device", "qemu-xhci,id=xhci,p2=8,p3=8"), ("-device", "virtio-scsi-pci,id=vscsi")];
+
+const fn drive(name: &'static str, mib: u64, bridge: &'static str, device: &'static str) -> Spec {
+    Spec { name, size: mib * MIB, bridge, device }
+}
+
+/// `rotation_rate=1` means "not rotating", as every SSD says.
+pub const DRIVES: &[Spec] = &[
+    drive("ahci0", 64, "", "ide-hd,bus=ahci.0,rotation_rate=1"),
+    drive("nvme0", 64, "", "nvme"),
+    drive("nvme4k", 64, "", "nvme,logical_block_size=4096,physical_block_size=4096"),
+    drive("uas0", 64, "usb-uas,bus=xhci.0,id=uas0", "scsi-hd,bus=uas0.0,rotation_rate=1"),
+    drive("bot0", 64, "", "usb-storage,bus=xhci.0"),
+    drive(
+        "bot4k",
+        64,
+        "usb-bot,bus=xhci.0,id=bot4k,serial=bot4k",
+        "scsi-hd,bus=bot4k.0,rotation_rate=1,logical_block_size=4096,physical_block_size=4096",
+    ),
+    drive("vscsi0", 64, "", "scsi-hd,bus=vscsi.0,rotation_rate=1"),
+    drive("vscsi4k", 64, "", "scsi-hd,bus=vscsi.0,rotation_rate=1,logical_block_size=4096,physical_block_size=4096"),
+    // Coarse granularity and small commands: many batches, much rounding.
+    drive("vcoarse0", 64, "", "scsi-hd,bus=vscsi.0,rotation_rate=1,discard_granularity=65536,max_unmap_size=1048576"),
+    // Room for the formats that refuse less.
+    drive("vbig0", 768, "", "scsi-hd,bus=vscsi.0,rotation_rate=1"),
+];
+
+/// A drive, claimed by one test.
+pub struct Drive<'a> {
+    pub lab: &'a Lab,
+    pub spec: &'static Spec,
+    /// The whole disk's node in the guest.
+    pub node: String,
+    /// The file of the host behind it.
+    pub backing: PathBuf,
+    pub(super) _claim: MutexGuard<'a, ()>,
+}
+
+/// A volume that `Drive::make` made.
+#[derive(Debug, Clone)]
+pub struct Volume {
+    pub format: String,
+    /// The volume's node in the guest: the disk itself, or its partition.
+    pub node: String,
+    /// Where it begins on the disk, bytes.
+    pub start: u64,
+    /// Bytes.
+    pub size: u64,
+    manifest: String,
+}
+
+impl Drive<'_> {
+    /// The file in `/sys/block/` of this drive, such as `queue/discard_max_bytes`.
+    pub fn sysfs(&self, file: &str) -> String {
+        self.lab.sysfs(&format!("block/{}/{file}", self.node.trim_start_matches("/dev/")))
+    }
+
+    /// Fills the whole drive with a pattern that has no zero byte, and lets the guest forget what it knew of it.
+    pub fn fill(&self) {
+        backing::fill(&self.backing, self.spec.size);
+        self.lab.run_ok(&format!("blockdev --flushbufs --rereadpt {}", self.node));
+    }
+
+    /// Pattern everywhere, then a volume with random files, fragmented by deletions; unmounted again.
+    /// `table`: `none`, `mbr` (begins at sector 63) or `gpt`.
+    pub fn make(&self, format: &str, table: &str, seed: u64) -> Volume {
+        self.fill();
+        let manifest = format!("/lab/{}.manifest", self.spec.name);
+        let script = guest_file("volume.py");
+        let command =
+            format!("python3 -I -S {} make {} {format} {table} {seed} {manifest}", quoted(&script), self.node);
+        let answer = self.lab.run_ok(&command);
+        let fields: Vec<_> = answer.split_whitespace().collect();
+        let [node, start, size] = fields[..] else { panic!("{command}: {answer}") };
+        Volume {
+            format: format.to_owned(),
+            node: node.to_owned(),
+            start: start.parse().expect("a start"),
+            size: size.parse().expect("a size"),
+            manifest,
+        }
+    }
+
+    /// Mounts the volume afresh, compares every file with what was written, and runs the format's fsck.
+    pub fn check(&self, volume: &Volume) {
+        let script = guest_file("volume.py");
+        self.lab.run_ok(&format!(
+            "python3 -I -S {} check {} {} {}",
+            quoted(&script),
+            volume.node,
+            volume.format,
+            volume.manifest
+        ));
+    }
+
+    /// What the host sees in the backing file now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.lab.run_ok(&format!("blockdev --flushbufs {}", self.node));
+        Snapshot::take(&self.backing)
+    }
+}
+
+impl Drop for Drive<'_> {
+    /// A test that fails shows what the guest's kernel said.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.lab.log());
+        }
+    }
+}
