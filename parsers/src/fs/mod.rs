@@ -1,5 +1,7 @@
 //! The filesystems. Adding one is a folder here and a row in [`FORMATS`].
 
+mod ext4;
+
 use crate::error::ParseError;
 use crate::source::Source;
 use crate::volume::Volume;
@@ -33,7 +35,7 @@ pub trait Format: Sync {
 }
 
 /// Every format that can be trimmed, in the order shown to the user.
-pub static FORMATS: &[&dyn Format] = &[];
+pub static FORMATS: &[&dyn Format] = &[&ext4::Ext4];
 
 /// The row with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Format> {
