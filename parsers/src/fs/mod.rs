@@ -1,6 +1,7 @@
 //! The filesystems. Adding one is a folder here and a row in [`FORMATS`].
 
 pub mod fat;
+mod ext4;
 
 use crate::error::ParseError;
 use crate::source::Source;
@@ -39,6 +40,7 @@ pub trait Format: Sync {
 
 /// Every format that can be trimmed, in the order shown to the user.
 pub static FORMATS: &[&dyn Format] = &[&fat::Fat];
+pub static FORMATS: &[&dyn Format] = &[&ext4::Ext4];
 
 /// The row with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Format> {

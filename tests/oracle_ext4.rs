@@ -1,0 +1,163 @@
+//! What coldtrim calls free on ext2, ext3 and ext4 against three answers that share no code with it or each other:
+//! dumpe2fs, a short reader in Python, and the running kernel's own FITRIM.
+#![allow(clippy::as_conversions)]
+
+mod common;
+#[path = "common/ext4.rs"]
+mod images;
+
+use common::{Rng, full, map_ranges, parse_ranges, rounded, seed, tool, tool_ok};
+use images::{Fill, KINDS, Kind, dumpe2fs, make};
+use std::path::Path;
+
+fn python(image: &Path) -> Vec<(u64, u64)> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/ext4_free.py");
+    parse_ranges(&tool_ok("python3", &[script, image.to_str().expect("a UTF-8 path")]))
+}
+
+fn bytes(ranges: &[(u64, u64)]) -> u64 {
+    ranges.iter().map(|(_, len)| len).sum()
+}
+
+/// One image, three readings.
+fn compare(kind: &Kind, kib: u64, fill: Fill, rng: &mut Rng) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = make(folder.path(), kind, kib, fill, rng);
+    let ours = map_ranges(&image);
+    let what = format!("{} {kib} KiB {fill:?}", kind.name);
+    assert_eq!(ours, dumpe2fs(&image), "{what}: coldtrim (left) and dumpe2fs (right)");
+    assert_eq!(ours, python(&image), "{what}: coldtrim (left) and ext4_free.py (right)");
+    match fill {
+        Fill::Full => assert!(bytes(&ours) < 70 << 10, "{what}: {} bytes are free", bytes(&ours)),
+        _ => assert!(bytes(&ours) > 0, "{what}: nothing is free"),
+    }
+}
+
+/// Every kind of volume; empty, fragmented and full by turns, all three when everything is asked for.
+#[test]
+fn every_kind_equals_dumpe2fs_and_python() {
+    let mut rng = Rng(seed("every_kind_equals_dumpe2fs_and_python"));
+    for (index, kind) in KINDS.iter().enumerate() {
+        let fills = [Fill::Fragmented, Fill::Empty, Fill::Fragmented, Fill::Full];
+        if full() {
+            fills[1..].iter().for_each(|fill| compare(kind, kind.kib, *fill, &mut rng));
+        } else {
+            compare(kind, kind.kib, fills[index % 4], &mut rng);
+        }
+    }
+}
+
+/// Sizes that are no multiple of anything.
+#[test]
+fn random_sizes_equal_dumpe2fs_and_python() {
+    let mut rng = Rng(seed("random_sizes_equal_dumpe2fs_and_python"));
+    for _ in 0..if full() { 60 } else { 4 } {
+        let kind = rng.pick(KINDS);
+        let kib = kind.kib + rng.between(0, kind.kib / 2);
+        let fill = *rng.pick(&[Fill::Empty, Fill::Fragmented, Fill::Fragmented, Fill::Full]);
+        compare(kind, kib, fill, &mut rng);
+    }
+}
+
+/// The image's holes in bytes: what is not allocated in the file below.
+fn holes(image: &Path) -> Vec<(u64, u64)> {
+    let file = std::fs::File::open(image).expect("the image");
+    let end = file.metadata().expect("its length").len() as i64;
+    let (mut holes, mut at) = (Vec::new(), 0);
+    while at < end {
+        let seek = |from, whence| nix::unistd::lseek(&file, from, whence);
+        let hole = seek(at, nix::unistd::Whence::SeekHole).expect("a hole or the end");
+        let data = seek(hole, nix::unistd::Whence::SeekData).unwrap_or(end);
+        if hole < end {
+            holes.push((hole as u64, (data - hole) as u64));
+        }
+        at = data;
+    }
+    holes
+}
+
+/// A loop device that is given back when it goes.
+struct Loop(String);
+
+impl Loop {
+    fn new(image: &Path) -> Self {
+        Self(tool_ok("losetup", &["-f", "--show", image.to_str().expect("a UTF-8 path")]).trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        tool("losetup", &["-d", &self.0]);
+    }
+}
+
+/// A mount that ends when it goes.
+struct Mount(String);
+
+impl Mount {
+    fn new(device: &str, place: &Path, options: &str) -> Self {
+        let place = place.to_str().expect("a UTF-8 path");
+        tool_ok("mount", &["-t", "ext4", "-o", options, device, place]);
+        Self(place.to_owned())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        tool("umount", &[&self.0]);
+    }
+}
+
+/// Fills a mounted volume through the kernel's driver and deletes a part again.
+fn live(place: &Path, kib: u64, rng: &mut Rng) {
+    let most = (kib * 1024 / 2 / 40).max(2);
+    for number in 0..40 {
+        let size = rng.between(0, most) as usize;
+        // A tiny volume may be full, or have no inode left: so much the better.
+        let _ = std::fs::write(place.join(format!("f{number}")), vec![number as u8; size]);
+    }
+    for number in (0..40).filter(|_| rng.next() % 2 == 0).collect::<Vec<_>>() {
+        let _ = std::fs::remove_file(place.join(format!("f{number}")));
+    }
+    for number in 0..10 {
+        let size = rng.between(0, most / 4 + 1) as usize;
+        let _ = std::fs::write(place.join(format!("g{number}")), vec![number as u8; size]);
+    }
+}
+
+/// The kernel discards on a fully allocated copy; what it discarded are holes then.
+fn kernel_agrees(kind: &Kind, kib: u64, rng: &mut Rng) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path().join("mount");
+    std::fs::create_dir(&place).expect("a mount point");
+    let image = make(folder.path(), kind, kib, Fill::Empty, rng);
+    {
+        let device = Loop::new(&image);
+        let _mount = Mount::new(&device.0, &place, "rw");
+        live(&place, kib, rng);
+    }
+    let copy = folder.path().join("copy");
+    tool_ok("cp", &["--sparse=never", image.to_str().expect("UTF-8"), copy.to_str().expect("UTF-8")]);
+    let ours = map_ranges(&copy);
+    assert_eq!(ours, dumpe2fs(&copy), "{}: coldtrim (left) and dumpe2fs (right)", kind.name);
+    assert_eq!(holes(&copy), [], "{}: a copy without holes", kind.name);
+    {
+        let device = Loop::new(&copy);
+        let _mount = Mount::new(&device.0, &place, "ro");
+        tool_ok("fstrim", &[place.to_str().expect("a UTF-8 path")]);
+    }
+    assert_eq!(rounded(&ours, 4096), holes(&copy), "{} {kib} KiB: coldtrim (left) and the kernel (right)", kind.name);
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_kernel_discards_the_same_bytes() {
+    let mut rng = Rng(seed("root_kernel_discards_the_same_bytes"));
+    let mountable: Vec<&Kind> = KINDS.iter().filter(|kind| kind.mounts && !kind.options.contains("mmp")).collect();
+    let first = rng.between(0, 3) as usize;
+    let step = if full() { 1 } else { 3 };
+    for kind in mountable.into_iter().skip(if full() { 0 } else { first }).step_by(step) {
+        let kib = kind.kib + rng.between(0, kind.kib / 8 + 1);
+        kernel_agrees(kind, kib, &mut rng);
+    }
+}
