@@ -43,6 +43,13 @@ pub struct Options {
     pub expect: Option<String>,
 }
 
+impl Options {
+    /// True when the partition with this number is to be looked at.
+    fn wants(&self, number: u32) -> bool {
+        self.partitions.is_empty() || self.partitions.contains(&number)
+    }
+}
+
 /// Everything that was found, in the order of devices and positions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Stack {
@@ -141,6 +148,8 @@ struct Leaf {
     device: usize,
     range: ByteRange,
     part: Option<Part>,
+    /// Bytes in a sector of the device.
+    sector_size: u64,
 }
 
 /// What claims to live in an area.
@@ -188,14 +197,20 @@ fn discover(device: usize, layer: Layer<'_>, options: &Options, stack: &mut Stac
     let Some(whole) = ByteRange::with_len(0, layer.source.len()) else {
         return;
     };
-    let found = claims(layer.source, Some(layer.sector_size));
+    let sector_size = layer.sector_size;
+    let found = claims(layer.source, Some(sector_size));
     let [Claim::Container(row)] = found.as_deref().unwrap_or_default() else {
         // Not (only) a table: the leaf is judged, and an ambiguity named, when it is read.
-        leaves.push(Leaf { device, range: whole, part: None });
+        leaves.push(Leaf { device, range: whole, part: None, sector_size });
         return;
     };
-    match row.read(layer.source, layer.sector_size) {
-        Ok(table) => divide(device, whole, row.name(), table, options, stack, leaves),
+    match row.read(layer.source, sector_size) {
+        Ok(table) => {
+            for part in table.parts.iter().filter(|part| options.wants(part.number)) {
+                leaves.push(Leaf { device, range: part.range, part: Some(part.clone()), sector_size });
+            }
+            stack.tables.push(found_table(device, whole, row.name(), table));
+        }
         Err(error) => stack.nodes.push(Node {
             device,
             range: whole,
@@ -205,37 +220,27 @@ fn discover(device: usize, layer: Layer<'_>, options: &Options, stack: &mut Stac
     }
 }
 
-fn divide(
-    device: usize,
-    whole: ByteRange,
-    format: &str,
-    table: Table,
-    options: &Options,
-    stack: &mut Stack,
-    leaves: &mut Vec<Leaf>,
-) {
-    stack.tables.push(FoundTable {
+fn found_table(device: usize, whole: ByteRange, format: &str, table: Table) -> FoundTable {
+    FoundTable {
         device,
         format: format.to_owned(),
         sector_size: table.sector_size,
         gaps: gaps(whole, &table),
         warnings: table.warnings,
-    });
-    for part in table.parts {
-        if options.partitions.is_empty() || options.partitions.contains(&part.number) {
-            leaves.push(Leaf { device, range: part.range, part: Some(part) });
-        }
     }
 }
 
-/// The first MiB holds boot code that no table mentions (GRUB's core image, boards' boot loaders).
-const FIRST_MIB: u64 = 1 << 20;
+/// The first MiB and everything before the first partition hold boot code that no table mentions (GRUB's core image,
+/// boards' boot loaders up to 16 MiB in); the last MiB is where RAID and volume managers keep their records.
+const MIB: u64 = 1 << 20;
 
-/// The areas of a device that belong to no partition, without the table, boot code and the first MiB.
+/// The areas of a device that belong to no partition, without the table, boot code and records at the end.
 fn gaps(whole: ByteRange, table: &Table) -> Vec<ByteRange> {
     let mut taken: Vec<ByteRange> =
         table.parts.iter().map(|part| part.range).chain(table.reserved.iter().copied()).collect();
-    taken.extend(ByteRange::new(0, FIRST_MIB));
+    let first = table.parts.iter().map(|part| part.range.start()).min().unwrap_or(0);
+    taken.extend(ByteRange::new(0, first.max(MIB)));
+    taken.extend(ByteRange::new(whole.end().saturating_sub(MIB), whole.end()));
     taken.sort_unstable();
     let mut gaps = Vec::new();
     let mut end = 0;
@@ -257,7 +262,7 @@ fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Source], optio
         }
     }
     // Inside a partition no further table is looked for.
-    let sector_size = leaf.part.is_none().then_some(512);
+    let sector_size = leaf.part.is_none().then_some(leaf.sector_size);
     let found = match claims(source, sector_size) {
         Ok(found) => found,
         Err(error) => {

@@ -1,5 +1,11 @@
 //! What lies between a device and a filesystem. Adding a container is a folder here and a row in [`CONTAINERS`].
 
+mod apm;
+mod crc32;
+mod gpt;
+mod kind;
+mod mbr;
+
 use crate::error::ParseError;
 use crate::source::Source;
 use crate::units::ByteRange;
@@ -48,4 +54,9 @@ pub struct Part {
 }
 
 /// Every container, in the order in which they are tried.
-pub static CONTAINERS: &[&dyn Container] = &[];
+#[rustfmt::skip] // one row a line
+pub static CONTAINERS: &[&dyn Container] = &[
+    &gpt::Gpt,
+    &mbr::Mbr,
+    &apm::Apm,
+];
