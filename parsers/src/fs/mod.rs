@@ -1,5 +1,7 @@
 //! The filesystems. Adding one is a folder here and a row in [`FORMATS`].
 
+pub mod apfs;
+
 use crate::error::ParseError;
 use crate::source::Source;
 use crate::volume::Volume;
@@ -33,7 +35,7 @@ pub trait Format: Sync {
 }
 
 /// Every format that can be trimmed, in the order shown to the user.
-pub static FORMATS: &[&dyn Format] = &[];
+pub static FORMATS: &[&dyn Format] = &[&apfs::Apfs];
 
 /// The row with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Format> {
