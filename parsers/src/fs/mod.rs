@@ -2,6 +2,7 @@
 
 pub mod fat;
 mod ext4;
+pub mod apfs;
 
 use crate::error::ParseError;
 use crate::source::Source;
@@ -41,6 +42,7 @@ pub trait Format: Sync {
 /// Every format that can be trimmed, in the order shown to the user.
 pub static FORMATS: &[&dyn Format] = &[&fat::Fat];
 pub static FORMATS: &[&dyn Format] = &[&ext4::Ext4];
+pub static FORMATS: &[&dyn Format] = &[&apfs::Apfs];
 
 /// The row with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Format> {
