@@ -1,5 +1,5 @@
 //! coldtrim: offline, filesystem-aware TRIM.
 pub mod cli;
-pub mod sandbox;
 pub mod plan;
+pub mod sandbox;
 pub mod transport;

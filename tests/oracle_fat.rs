@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::{Rng, full, map_ranges, parse_ranges, seed, tool_ok};
 use coldtrim_parsers::source::Source;
 use coldtrim_parsers::stack::{Content, Layer, Options, WitnessMode};
 use coldtrim_parsers::witness::Testimony;
+use common::{Rng, full, map_ranges, parse_ranges, seed, tool_ok};
 use std::path::{Path, PathBuf};
 
 /// How a volume is filled.
@@ -130,7 +130,8 @@ impl Volume {
         let image = folder.path().join("volume.img");
         std::fs::File::create(&image).and_then(|f| f.set_len(config.size)).expect("an image");
         let volume = Self { image, folder };
-        let numbers = [config.bits.into(), config.sector, config.per_cluster, config.copies].map(|n: u64| n.to_string());
+        let numbers =
+            [config.bits.into(), config.sector, config.per_cluster, config.copies].map(|n: u64| n.to_string());
         let [bits, sector, per_cluster, copies] = numbers.each_ref().map(String::as_str);
         let mut args = vec!["-F", bits, "-S", sector, "-s", per_cluster, "-f", copies, "-n", "ORACLE"];
         args.extend(config.more);

@@ -45,7 +45,11 @@ pub static KINDS: &[Kind] = &[
     kind("no flex_bg", "-O ^flex_bg -b 1024", 50_021),
     kind("flex_bg of 4", "-G 4 -b 1024", 120_001),
     kind("meta_bg", "-O meta_bg,^resize_inode -b 1024", 300_007),
-    kind("meta_bg, 32-byte, no checksums", "-O meta_bg,^resize_inode,^64bit,^metadata_csum,^uninit_bg -b 1024", 300_011),
+    kind(
+        "meta_bg, 32-byte, no checksums",
+        "-O meta_bg,^resize_inode,^64bit,^metadata_csum,^uninit_bg -b 1024",
+        300_011,
+    ),
     kind("meta_bg, crc16, no flex_bg", "-O meta_bg,^resize_inode,^metadata_csum,uninit_bg,^flex_bg -b 1024", 200_003),
     kind("no sparse_super", "-O ^sparse_super,^sparse_super2,^resize_inode -b 1024", 60_007),
     kind("sparse_super2", "-O sparse_super2,^resize_inode -E packed_meta_blocks=1 -b 1024", 90_007),

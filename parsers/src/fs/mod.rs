@@ -1,8 +1,8 @@
 //! The filesystems. Adding one is a folder here and a row in [`FORMATS`].
 
-pub mod fat;
+mod apfs;
 mod ext4;
-pub mod apfs;
+mod fat;
 
 use crate::error::ParseError;
 use crate::source::Source;
@@ -40,9 +40,12 @@ pub trait Format: Sync {
 }
 
 /// Every format that can be trimmed, in the order shown to the user.
-pub static FORMATS: &[&dyn Format] = &[&fat::Fat];
-pub static FORMATS: &[&dyn Format] = &[&ext4::Ext4];
-pub static FORMATS: &[&dyn Format] = &[&apfs::Apfs];
+#[rustfmt::skip] // a row a line
+pub static FORMATS: &[&dyn Format] = &[
+    &ext4::Ext4,
+    &fat::Fat,
+    &apfs::Apfs,
+];
 
 /// The row with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Format> {

@@ -39,6 +39,10 @@ impl Format for Apfs {
         "apfs"
     }
 
+    fn variants(&self) -> &'static [&'static str] {
+        &["apfs"]
+    }
+
     fn probe(&self, source: &dyn Source) -> Result<bool, ParseError> {
         has_bytes(source, 32, &ondisk::NX_MAGIC)
     }

@@ -68,6 +68,10 @@ impl Format for Ext4 {
         "ext4"
     }
 
+    fn variants(&self) -> &'static [&'static str] {
+        &["ext2", "ext3", "ext4"]
+    }
+
     fn probe(&self, source: &dyn Source) -> Result<bool, ParseError> {
         has_bytes(source, ondisk::SUPERBLOCK_AT.saturating_add(0x38), &ondisk::MAGIC.to_le_bytes())
     }

@@ -83,6 +83,10 @@ impl Format for Fat {
         "fat"
     }
 
+    fn variants(&self) -> &'static [&'static str] {
+        &["fat12", "fat16", "fat32"]
+    }
+
     fn probe(&self, source: &dyn Source) -> Result<bool, ParseError> {
         superblock::probe(source)
     }
