@@ -1,1 +1,114 @@
-//! tmp
+//! The command line: words become a checked [`Job`], each verb is one file, and one place maps endings to exit codes.
+
+mod args;
+mod confirm;
+mod demo;
+mod job;
+mod list;
+mod map;
+mod size;
+mod survey;
+mod trim;
+
+use args::Cli;
+use clap::{CommandFactory, Parser};
+use job::{Job, Output};
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+/// How a run ended, as the exit code says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Done, all of it, or nothing to do.
+    Done = 0,
+    /// I/O error, no permission, internal error.
+    Failed = 1,
+    /// Wrong usage, or a question and nobody to answer it.
+    Usage = 2,
+    /// Refused for safety.
+    Refused = 3,
+    /// The device has no working way to discard.
+    NoRoute = 4,
+    /// Some volumes or ranges refused or failed, the rest done.
+    Partly = 5,
+    /// The user said no, or interrupted.
+    Stopped = 130,
+}
+
+impl Ending {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Refused => 3,
+            Self::NoRoute => 4,
+            Self::Partly => 5,
+            Self::Stopped => 130,
+        }
+    }
+}
+
+/// The command as clap knows it, for completions and the man page.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Parses, runs, prints the error chain once.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(&cli.output);
+    let ending = match cli.command {
+        None => no_command(),
+        Some(command) => match Job::new(command, &output) {
+            Ok(job) => run(job, &output).unwrap_or_else(|error| report_error(&error)),
+            Err(error) => {
+                eprintln!("coldtrim: {error}");
+                Ending::Usage
+            }
+        },
+    };
+    ExitCode::from(ending.code())
+}
+
+fn run(job: Job, output: &Output) -> anyhow::Result<Ending> {
+    match job {
+        Job::List(devices) => list::run(&devices, output),
+        Job::Map(scope, format) => map::run(&scope, format, output),
+        Job::Trim(job) => trim::run(&job, output),
+        Job::Demo { keep, fs } => demo::run(keep.as_deref(), fs.as_deref(), output),
+        Job::Completions(shell) => completions(shell),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<Ending> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "coldtrim", &mut script);
+    std::io::stdout().write_all(&script)?;
+    Ok(Ending::Done)
+}
+
+/// Nothing was asked for: help on a terminal; elsewhere that is a mistake.
+fn no_command() -> Ending {
+    let mut command = command();
+    if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
+        let _ = command.print_long_help();
+        return Ending::Done;
+    }
+    eprintln!("{}", command.render_help());
+    Ending::Usage
+}
+
+/// Prints an error with its causes. A reader that closed our output (`| head`) has seen what it wanted to see.
+fn report_error(error: &anyhow::Error) -> Ending {
+    let closed_pipe = error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    });
+    if closed_pipe {
+        return Ending::Done;
+    }
+    eprintln!("coldtrim: {error:#}");
+    survey::ending_of(error)
+}

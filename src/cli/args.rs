@@ -1,0 +1,214 @@
+//! The command line as typed: clap and nothing else. What the words mean is decided in [`super::job`].
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Offline, filesystem-aware TRIM: finds what is free on an unmounted volume and tells the drive.
+///
+/// coldtrim reads the allocation structures of a volume that nobody uses, proves which bytes are free, and discards
+/// them by the best way that the device offers. It works where the operating system sends no TRIM: behind USB
+/// bridges, on FAT and exFAT, on image files.
+#[derive(Debug, Parser)]
+#[command(name = "coldtrim", version, max_term_width = 100, after_long_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  coldtrim list                           which drives there are, and what could trim them
+  coldtrim map /dev/sdb                   what is free on every volume of the disk (changes nothing)
+  coldtrim trim -n /dev/sdb1              what would be discarded, and how (changes nothing)
+  coldtrim trim /dev/sdb1                 show it, ask, do it
+  coldtrim trim --via unmap /dev/sdb1     the same for a drive behind a USB bridge
+  coldtrim demo                           the main job on small images; needs no root and no drive
+
+Exit codes:
+  0 done, or nothing to do      1 failed                       2 wrong usage, or a question and nobody to answer
+  3 refused for safety          4 no working way to discard    5 partly done
+  6 probe or verify: harmful    130 answered \"no\", or interrupted between two commands";
+
+/// Options that every command takes.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Print one JSON object (schema "coldtrim/1") on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print only what was asked for and errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more: every extent owner, every command
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorArg,
+    /// How to show progress, on standard error
+    #[arg(long, global = true, value_name = "HOW", default_value = "auto")]
+    pub progress: ProgressArg,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorArg {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ProgressArg {
+    /// A bar on a terminal, plain lines elsewhere
+    #[default]
+    Auto,
+    /// A line every few seconds
+    Plain,
+    /// A JSON object a line
+    Json,
+    None,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show drives, how they are attached, what is on them, and which routes could trim them
+    ///
+    /// Reads sysfs and the first blocks of each device. Sends no SCSI, ATA or NVMe command.
+    List(ListArgs),
+    /// Show what is free on TARGET, and why anything is refused; changes nothing
+    Map(MapArgs),
+    /// Discard the free space of TARGET
+    ///
+    /// Reads the map, rounds it inwards to what the device can discard, shows the plan, asks, and sends it. The whole
+    /// disk is claimed for the run. Deleted files can then no longer be recovered.
+    Trim(TrimArgs),
+    /// Run the main job on small images that the program carries, and check the result
+    ///
+    /// Needs no root and no drive: copies the images to a temporary folder, trims them by punching holes, and
+    /// compares every file with what the real filesystem driver wrote.
+    Demo(DemoArgs),
+    /// Print a completion script for SHELL
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only these devices (default: all)
+    #[arg(value_name = "DEVICE")]
+    pub devices: Vec<PathBuf>,
+}
+
+/// What to look at, and how hard.
+#[derive(Debug, Clone, Args)]
+pub struct TargetArgs {
+    /// A block device, LABEL=, UUID=, or an image file; several are looked at together
+    #[arg(value_name = "TARGET", required = true)]
+    pub targets: Vec<String>,
+    /// Where the volume begins inside TARGET (takes K, M, G, T = powers of 1024, KB, MB, GB, TB = of 1000)
+    #[arg(long, value_name = "BYTES", value_parser = super::size::parse)]
+    pub offset: Option<u64>,
+    /// How long the part of TARGET is that may be looked at
+    #[arg(long, value_name = "BYTES", value_parser = super::size::parse)]
+    pub size: Option<u64>,
+    /// Expect this filesystem; anything else is refused
+    #[arg(long, value_name = "NAME")]
+    pub fs: Option<String>,
+    /// Only this partition (repeatable)
+    #[arg(long, value_name = "N")]
+    pub partition: Vec<u32>,
+    /// Read the volume a second time, file by file, and refuse if a file's data is called free
+    #[arg(long, overrides_with = "no_witness")]
+    pub witness: bool,
+    /// No second reading, also where it is the default (FAT, exFAT, HFS+)
+    #[arg(long)]
+    pub no_witness: bool,
+    /// Consent to a named loss (repeatable); the refusal that it lifts says which and what may be lost
+    #[arg(long, value_name = "NAME", value_parser = super::job::parse_consent)]
+    pub accept: Vec<coldtrim_parsers::volume::Consent>,
+}
+
+#[derive(Debug, Args)]
+pub struct MapArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// How to print it
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: MapFormatArg,
+}
+
+/// What `map` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MapFormatArg {
+    /// A summary for people
+    Text,
+    /// The whole map with its ranges as one JSON object
+    Json,
+    /// A free extent a line: START LENGTH, in bytes from the start of TARGET
+    Ranges,
+    /// A free extent a line: START COUNT, in sectors of the whole disk
+    Lba,
+    /// For hdparm --trim-sector-ranges-stdin
+    Hdparm,
+    /// For sg_unmap --in=FILE
+    #[value(name = "sg_unmap")]
+    SgUnmap,
+    /// blkdiscard commands
+    Blkdiscard,
+    /// nvme dsm commands
+    Nvme,
+    /// A ddrescue map file: + used, ? free
+    Ddrescue,
+}
+
+#[derive(Debug, Args)]
+pub struct TrimArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Show exactly what would be sent, and send nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// How to tell the device
+    #[arg(long, value_name = "ROUTE", default_value = "auto")]
+    pub via: String,
+    /// Leave out free extents that are smaller (default: the device's granularity)
+    #[arg(long, value_name = "SIZE", value_parser = super::size::parse)]
+    pub min_extent: Option<u64>,
+    /// Also discard gaps between partitions
+    #[arg(long)]
+    pub unallocated: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Do not try the route in free space first (the report then says that nothing was proved)
+    #[arg(long)]
+    pub no_canary: bool,
+    /// Write the plan to FILE, to be reviewed
+    #[arg(long, value_name = "FILE")]
+    pub save_plan: Option<PathBuf>,
+    /// Go on only if the plan is still exactly the one in FILE
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+    /// Discard at most so many bytes a second
+    #[arg(long, value_name = "BYTES", value_parser = super::size::parse)]
+    pub max_rate: Option<u64>,
+    /// Write every command and its answer to FILE
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Keep the images in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub keep: Option<PathBuf>,
+    /// Only this filesystem
+    #[arg(long, value_name = "NAME")]
+    pub fs: Option<String>,
+}

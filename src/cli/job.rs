@@ -1,0 +1,209 @@
+//! From words to a checked job: what is here has passed every test that needs no device.
+
+use super::args::{ColorArg, Command, MapFormatArg, OutputArgs, ProgressArg, TargetArgs, TrimArgs};
+use crate::report::progress::Mode;
+use crate::report::text::Paint;
+use coldtrim_parsers::stack::{Options, WitnessMode};
+use coldtrim_parsers::volume::Consent;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// How to print.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    /// One JSON object on standard output.
+    pub json: bool,
+    /// Only what was asked for.
+    pub quiet: bool,
+    /// More words.
+    pub verbose: bool,
+    /// Colours on standard output.
+    pub paint: Paint,
+    /// Progress on standard error.
+    pub progress: Mode,
+}
+
+impl Output {
+    /// Decides colours and progress by what the two outputs are.
+    pub fn new(args: &OutputArgs) -> Self {
+        let colours = match args.color {
+            ColorArg::Always => true,
+            ColorArg::Never => false,
+            ColorArg::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        };
+        let progress = match args.progress {
+            ProgressArg::Auto if args.quiet => Mode::Silent,
+            ProgressArg::Auto if std::io::stderr().is_terminal() => Mode::Bar,
+            ProgressArg::Auto | ProgressArg::Plain => Mode::Plain,
+            ProgressArg::Json => Mode::Json,
+            ProgressArg::None => Mode::Silent,
+        };
+        Self { json: args.json, quiet: args.quiet, verbose: args.verbose > 0, paint: Paint { colours }, progress }
+    }
+}
+
+/// What to look at.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// As typed.
+    pub targets: Vec<String>,
+    /// Where the volume begins inside each target, in bytes.
+    pub offset: u64,
+    /// How many bytes from there, if not all.
+    pub size: Option<u64>,
+    /// What to look for.
+    pub options: Options,
+    /// The losses that the user accepts.
+    pub accept: Vec<Consent>,
+}
+
+/// A `trim`.
+#[derive(Debug, Clone)]
+pub struct TrimJob {
+    /// What to look at.
+    pub scope: Scope,
+    /// Send nothing.
+    pub dry_run: bool,
+    /// The route by name, or none for `auto`.
+    pub via: Option<String>,
+    /// Smallest extent in bytes.
+    pub min_extent: Option<u64>,
+    /// Gaps between partitions too.
+    pub unallocated: bool,
+    /// Do not ask.
+    pub yes: bool,
+    /// Try the route in free space first.
+    pub canary: bool,
+    /// Where to write the plan.
+    pub save_plan: Option<PathBuf>,
+    /// The plan that this run must equal.
+    pub plan: Option<PathBuf>,
+    /// Bytes a second.
+    pub max_rate: Option<u64>,
+    /// Where to write every command.
+    pub log: Option<PathBuf>,
+}
+
+/// A checked job.
+#[derive(Debug, Clone)]
+pub enum Job {
+    /// `list`
+    List(Vec<PathBuf>),
+    /// `map`
+    Map(Scope, MapFormatArg),
+    /// `trim`
+    Trim(TrimJob),
+    /// `demo`
+    Demo {
+        /// Keep the images here.
+        keep: Option<PathBuf>,
+        /// Only this filesystem.
+        fs: Option<String>,
+    },
+    /// `completions`
+    Completions(clap_complete::Shell),
+}
+
+/// Words that are each right, but not together.
+#[derive(Debug, thiserror::Error)]
+pub enum UsageError {
+    /// `--via` takes the names of the table of routes.
+    #[error("there is no route '{0}'; there are: auto, {1}")]
+    UnknownRoute(String, String),
+    /// `--fs` takes the names of the table of formats.
+    #[error("coldtrim knows no filesystem '{0}'; it knows: {1}")]
+    UnknownFormat(String, String),
+    /// A volume of nothing.
+    #[error("--size 0 leaves nothing to look at")]
+    EmptySize,
+    /// JSON is an answer of its own.
+    #[error("--json and --format {0} are two answers to one question; give one of them")]
+    TwoFormats(String),
+    /// Two plans.
+    #[error("--save-plan writes a plan to be reviewed and --plan runs a reviewed one; give one of them")]
+    TwoPlans,
+}
+
+impl Job {
+    /// Checks what was typed.
+    pub fn new(command: Command, output: &Output) -> Result<Self, UsageError> {
+        Ok(match command {
+            Command::List(args) => Self::List(args.devices),
+            Command::Map(args) => {
+                let format = match (output.json, args.format) {
+                    (true, MapFormatArg::Text | MapFormatArg::Json) => MapFormatArg::Json,
+                    (true, other) => return Err(UsageError::TwoFormats(format!("{other:?}").to_lowercase())),
+                    (false, format) => format,
+                };
+                Self::Map(scope(args.target)?, format)
+            }
+            Command::Trim(args) => Self::Trim(trim(args)?),
+            Command::Demo(args) => Self::Demo { keep: args.keep, fs: args.fs },
+            Command::Completions { shell } => Self::Completions(shell),
+        })
+    }
+}
+
+fn scope(args: TargetArgs) -> Result<Scope, UsageError> {
+    if args.size == Some(0) {
+        return Err(UsageError::EmptySize);
+    }
+    if let Some(name) = &args.fs {
+        known_format(name)?;
+    }
+    let witness = match (args.witness, args.no_witness) {
+        (_, true) => WitnessMode::Never,
+        (true, false) => WitnessMode::Always,
+        (false, false) => WitnessMode::WhereNeeded,
+    };
+    Ok(Scope {
+        targets: args.targets,
+        offset: args.offset.unwrap_or(0),
+        size: args.size,
+        options: Options { witness, partitions: args.partition, expect: args.fs },
+        accept: args.accept,
+    })
+}
+
+fn known_format(name: &str) -> Result<(), UsageError> {
+    let formats = coldtrim_parsers::fs::FORMATS;
+    if formats.iter().any(|format| format.name() == name || format.variants().contains(&name)) {
+        return Ok(());
+    }
+    let names = formats.iter().flat_map(|format| format.variants().iter().copied());
+    Err(UsageError::UnknownFormat(name.to_owned(), names.collect::<Vec<_>>().join(", ")))
+}
+
+fn trim(args: TrimArgs) -> Result<TrimJob, UsageError> {
+    let via = (args.via != "auto").then_some(args.via);
+    if let Some(name) = &via
+        && crate::transport::by_name(name).is_none()
+    {
+        return Err(UsageError::UnknownRoute(name.clone(), crate::transport::names().join(", ")));
+    }
+    if args.save_plan.is_some() && args.plan.is_some() {
+        return Err(UsageError::TwoPlans);
+    }
+    Ok(TrimJob {
+        scope: scope(args.target)?,
+        dry_run: args.dry_run,
+        via,
+        min_extent: args.min_extent,
+        unallocated: args.unallocated,
+        yes: args.yes,
+        canary: !args.no_canary,
+        save_plan: args.save_plan,
+        plan: args.plan,
+        max_rate: args.max_rate,
+        log: args.log,
+    })
+}
+
+/// The consents by name, for clap.
+pub fn parse_consent(text: &str) -> Result<Consent, String> {
+    let known = Consent::ALL.iter().copied().find(|consent| consent.name() == text);
+    known.ok_or_else(|| {
+        let names: Vec<&str> = Consent::ALL.iter().map(|consent| consent.name()).collect();
+        format!("there is no consent '{text}'; there are: {}", names.join(", "))
+    })
+}

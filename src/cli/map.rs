@@ -1,0 +1,67 @@
+//! `coldtrim map`: what is free, and why anything is refused. Reads only.
+
+use super::args::MapFormatArg;
+use super::job::{Output, Scope};
+use super::survey::{Survey, print_notes};
+use super::{Ending, interrupt};
+use crate::report::formats::{self, SectorFormat};
+use crate::report::{Extent, Report, State, text};
+use crate::target::Intent;
+use anyhow::Result;
+use std::io::Write;
+
+/// Runs the verb.
+pub fn run(scope: &Scope, format: MapFormatArg, output: &Output) -> Result<Ending> {
+    let mut survey = Survey::new("map", scope, Intent::Read, interrupt::flag()?)?;
+    print_notes(&survey.notes, output);
+    let ending = survey.ending();
+    survey.report.exit_code = ending.code();
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    print(&mut out, &mut survey.report, format, output)?;
+    out.flush()?;
+    Ok(ending)
+}
+
+fn print(out: &mut dyn Write, report: &mut Report, format: MapFormatArg, output: &Output) -> Result<()> {
+    match format {
+        MapFormatArg::Text => text::print(out, report, output.paint)?,
+        MapFormatArg::Json => json(out, report)?,
+        other => {
+            complain(report);
+            match other {
+                MapFormatArg::Ddrescue => formats::ddrescue(out, report)?,
+                MapFormatArg::Lba => formats::sectors(out, report, SectorFormat::Lba)?,
+                MapFormatArg::Hdparm => formats::sectors(out, report, SectorFormat::Hdparm)?,
+                MapFormatArg::SgUnmap => formats::sectors(out, report, SectorFormat::SgUnmap)?,
+                MapFormatArg::Blkdiscard => formats::sectors(out, report, SectorFormat::Blkdiscard)?,
+                MapFormatArg::Nvme => formats::sectors(out, report, SectorFormat::Nvme)?,
+                MapFormatArg::Ranges | MapFormatArg::Text | MapFormatArg::Json => formats::ranges(out, report)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn json(out: &mut dyn Write, report: &mut Report) -> Result<()> {
+    for volume in &mut report.volumes {
+        volume.ranges = Some(volume.free.iter().copied().map(Extent::from).collect());
+    }
+    serde_json::to_writer_pretty(&mut *out, report)?;
+    Ok(writeln!(out)?)
+}
+
+/// Formats for programs have no room for reasons: they go to standard error.
+fn complain(report: &Report) {
+    for volume in report.volumes.iter().filter(|volume| volume.state == State::Refused) {
+        let target = report.targets.get(volume.target);
+        let name = target.map_or("", |target| target.name.as_str());
+        let reasons = volume.reasons.iter().chain(target.iter().flat_map(|target| &target.reasons));
+        for reason in reasons.filter(|reason| reason.forbids()) {
+            let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));
+            eprintln!("coldtrim: {name}{place}: refused: {}", reason.message);
+            if !reason.remedy.is_empty() {
+                eprintln!("  next: {}", reason.remedy);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Which route a device takes, and what is planned for it.
+
+use super::job::TrimJob;
+use super::survey::Survey;
+use crate::plan::units::ByteRange;
+use crate::plan::{Disk, Plan, Policy, Refusal, Region};
+use crate::report::State;
+use crate::target::Target;
+use crate::transport::{Applies, DeviceFacts, ErrorKind, Route, TRANSPORTS, Transport};
+
+/// One device with its route and the plans of its volumes.
+pub struct Prepared {
+    /// Index of the target.
+    pub target: usize,
+    /// The row of the table.
+    pub route: &'static Route,
+    /// Why this one.
+    pub reason: String,
+    /// The opened route.
+    pub transport: Box<dyn Transport>,
+    /// What it needed to know.
+    pub facts: DeviceFacts,
+    /// What is planned, volume by volume.
+    pub parts: Vec<PlannedPart>,
+}
+
+/// What is planned for one volume, or for the gaps between partitions.
+pub struct PlannedPart {
+    /// Index into the report's volumes; none for gaps.
+    pub volume: Option<usize>,
+    /// The plan, in bytes of the disk.
+    pub plan: Plan,
+}
+
+/// Why nothing can be sent to a device.
+pub enum NotPrepared {
+    /// No route works; what was tried, a sentence each.
+    NoRoute(Vec<String>),
+    /// The route works, but the plan was refused.
+    Refused(Refusal),
+    /// Opening a route failed in a way that forbids trying others.
+    Failed(crate::transport::TransportError),
+}
+
+/// Chooses a route for target number `index` and plans everything that is clean on it.
+pub fn prepare(survey: &Survey, index: usize, job: &TrimJob) -> Result<Prepared, NotPrepared> {
+    let target = &survey.targets[index];
+    let facts = target.device_facts();
+    let (route, reason, transport) = choose(target, &facts, job.via.as_deref())?;
+    let mut prepared = Prepared { target: index, route, reason, transport, facts, parts: Vec::new() };
+    prepared.parts = plans(survey, &prepared, job).map_err(NotPrepared::Refused)?;
+    Ok(prepared)
+}
+
+type Chosen = (&'static Route, String, Box<dyn Transport>);
+
+fn choose(target: &Target, facts: &DeviceFacts, via: Option<&str>) -> Result<Chosen, NotPrepared> {
+    let mut tried = Vec::new();
+    for route in TRANSPORTS.iter().filter(|route| via.is_none_or(|name| name == route.name)) {
+        let reason = match ((route.applies)(facts), via) {
+            (Applies::Auto(reason) | Applies::WhenNamed(reason), Some(_)) => format!("named by --via; {reason}"),
+            (Applies::Auto(reason), None) => reason.to_owned(),
+            (Applies::WhenNamed(reason), None) => {
+                tried.push(format!("{}: only when named with --via {}: {reason}", route.name, route.name));
+                continue;
+            }
+            (Applies::No(reason), _) => {
+                tried.push(format!("{}: {reason}", route.name));
+                continue;
+            }
+        };
+        if let Some(only) = target.only_route().filter(|only| *only != route.name) {
+            tried.push(format!("{}: another partition of the disk is in use, so only {only} is allowed", route.name));
+            continue;
+        }
+        match (route.open)(target.file(), facts) {
+            Ok(transport) => return Ok((route, reason, transport)),
+            Err(error) if error.kind() == ErrorKind::Rejected => tried.push(error.to_string()),
+            Err(error) => return Err(NotPrepared::Failed(error)),
+        }
+    }
+    Err(NotPrepared::NoRoute(tried))
+}
+
+/// A plan for every clean volume on the device, and one for the gaps if the user wants them.
+fn plans(survey: &Survey, prepared: &Prepared, job: &TrimJob) -> Result<Vec<PlannedPart>, Refusal> {
+    let mut parts = Vec::new();
+    for (volume, found) in survey.report.volumes.iter().enumerate() {
+        if found.target != prepared.target || found.state != State::Clean {
+            continue;
+        }
+        let name = match (&found.label, found.partition) {
+            (Some(label), _) => format!("volume \"{label}\""),
+            (None, Some(number)) => format!("partition {number}"),
+            (None, None) => "the volume".to_owned(),
+        };
+        if let Some(within) = found.within {
+            let plan = plan(survey, prepared, job, &name, &found.free, within)?;
+            parts.push(PlannedPart { volume: Some(volume), plan });
+        }
+    }
+    if job.unallocated {
+        for gap in &survey.gaps[prepared.target] {
+            let plan = plan(survey, prepared, job, "a gap between partitions", &[*gap], *gap)?;
+            parts.push(PlannedPart { volume: None, plan });
+        }
+    }
+    Ok(parts)
+}
+
+/// The plan for free `ranges` (bytes of the target) inside `within`, as bytes of the disk.
+fn plan(
+    survey: &Survey,
+    prepared: &Prepared,
+    job: &TrimJob,
+    origin: &str,
+    ranges: &[ByteRange],
+    within: ByteRange,
+) -> Result<Plan, Refusal> {
+    let target = &survey.targets[prepared.target];
+    let (disk, base) = place_on_disk(prepared, target);
+    let up = |range: ByteRange| range.shift_up(base);
+    let ranges: Vec<ByteRange> = ranges.iter().copied().filter_map(up).collect();
+    let partition = ByteRange::with_len(base, target.facts().size);
+    let (Some(within), Some(partition)) = (up(within), partition) else {
+        return Err(Refusal::Capacity { size: disk.size, capacity: disk.capacity });
+    };
+    let region = Region { device: prepared.target, origin, ranges: &ranges, within, partition };
+    let policy = Policy { min_extent: job.min_extent.unwrap_or(1), granule: 1 };
+    Plan::build(&disk, &[region], &prepared.transport.limits(), &policy)
+}
+
+/// The device as the route addresses it, and the byte of it at which the target begins: raw commands address the
+/// whole disk, the kernel's own discard addresses the opened node.
+fn place_on_disk(prepared: &Prepared, target: &Target) -> (Disk, u64) {
+    let facts = &prepared.facts;
+    let capacity = prepared.transport.capacity();
+    let (size, base) =
+        if prepared.route.whole_disk { (facts.disk_size, target.facts().disk_offset) } else { (facts.size, 0) };
+    (Disk { device: prepared.target, size, capacity }, base)
+}

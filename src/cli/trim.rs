@@ -1,0 +1,346 @@
+//! `coldtrim trim`: the main job, as a list of steps.
+
+use super::job::{Output, TrimJob};
+use super::routes::{NotPrepared, PlannedPart, Prepared, prepare};
+use super::survey::{Survey, print_notes};
+use super::trial::try_route;
+use super::{Ending, confirm, interrupt, saved_plan};
+use crate::plan::Batch;
+use crate::report::progress::Progress;
+use crate::report::{OutcomeReport, PlanReport, Report, State, human, text};
+use crate::run::{Outcome, Stop, Watcher, execute};
+use crate::target::{Intent, Target};
+use crate::transport::{ErrorKind, TransportError};
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Runs the verb.
+pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
+    let stop = interrupt::flag()?;
+    let intent = if job.dry_run { Intent::Read } else { Intent::Discard };
+    let mut survey = Survey::new("trim", &job.scope, intent, stop)?;
+    print_notes(&survey.notes, output);
+    let (mut prepared, mut endings) = prepare_all(&mut survey, job);
+    saved_plan::save(job.save_plan.as_deref(), &survey, &prepared)?;
+    saved_plan::compare(job.plan.as_deref(), &survey, &prepared)?;
+    let sends = !job.dry_run && prepared.iter().any(|device| device.parts.iter().any(|part| has_work(part)));
+    if sends {
+        show_before(&survey.report, output)?;
+        if let Err(ending) = confirm::ask(&question(&survey, &prepared), job.yes) {
+            return Ok(ending);
+        }
+        if !job.yes {
+            survey = unchanged(survey, job, stop, &mut prepared)?;
+        }
+        let _awake = crate::target::stay_awake();
+        let mut log = Log::open(job)?;
+        for device in &mut prepared {
+            endings.extend(run_device(&mut survey, device, job, output, stop, &mut log));
+        }
+    } else {
+        endings.extend(prepared.iter().flat_map(|device| &device.parts).map(|_| Ending::Done));
+    }
+    let refused = survey.report.volumes.iter().filter(|volume| volume.state == State::Refused);
+    endings.extend(refused.map(|_| Ending::Refused));
+    finish(survey.report, combine(&endings), output)
+}
+
+fn has_work(part: &PlannedPart) -> bool {
+    part.plan.facts().bytes > 0
+}
+
+/// Chooses routes and plans for every target that has something clean; fills the plans into the report. The endings
+/// are those of volumes that found no route or no plan.
+fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<Ending>) {
+    let mut prepared = Vec::new();
+    let mut endings = Vec::new();
+    for index in 0..survey.targets.len() {
+        let clean = survey.report.volumes.iter().filter(|v| v.target == index && v.state == State::Clean).count();
+        let gaps = if job.unallocated { survey.gaps[index].len() } else { 0 };
+        if clean + gaps == 0 {
+            continue;
+        }
+        match prepare(survey, index, job) {
+            Ok(device) => {
+                note_plans(&mut survey.report, &device);
+                prepared.push(device);
+            }
+            Err(problem) => endings.extend(vec![note_problem(survey, index, problem); clean.max(1)]),
+        }
+    }
+    survey.report.sum_up();
+    (prepared, endings)
+}
+
+fn note_plans(report: &mut Report, device: &Prepared) {
+    for part in &device.parts {
+        let facts = part.plan.facts();
+        let plan = PlanReport {
+            extents: facts.extents,
+            bytes: facts.bytes,
+            commands: facts.commands,
+            skipped_bytes: facts.skipped_bytes,
+        };
+        match part.volume.and_then(|volume| report.volumes.get_mut(volume)) {
+            Some(volume) => {
+                volume.plan = Some(plan);
+                volume.route = Some(device.route.name.to_owned());
+                volume.route_reason = Some(device.reason.clone());
+            }
+            None => report.gaps.push(crate::report::GapReport { target: device.target, plan, outcome: None }),
+        }
+    }
+}
+
+fn note_problem(survey: &mut Survey, index: usize, problem: NotPrepared) -> Ending {
+    let name = survey.targets[index].facts().name.clone();
+    let errors = &mut survey.report.errors;
+    match problem {
+        NotPrepared::NoRoute(tried) => {
+            errors.push(format!("{name}: no route works here. Tried: {}", tried.join("; ")));
+            Ending::NoRoute
+        }
+        NotPrepared::Refused(refusal) => {
+            errors.push(format!("{name}: {refusal}"));
+            Ending::Refused
+        }
+        NotPrepared::Failed(error) => {
+            errors.push(describe(&name, &error));
+            ending_of_error(&error)
+        }
+    }
+}
+
+fn describe(name: &str, error: &TransportError) -> String {
+    let mut text = format!("{name}: {error}");
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    format!("{text}; next: {}", error.advice())
+}
+
+/// The ending of a run that a transport error ended before anything was done.
+fn ending_of_error(error: &TransportError) -> Ending {
+    match error.kind() {
+        ErrorKind::Rejected => Ending::NoRoute,
+        ErrorKind::OutOfRange
+        | ErrorKind::Contradiction
+        | ErrorKind::Unsuitable
+        | ErrorKind::Changed
+        | ErrorKind::WriteProtected
+        | ErrorKind::Incomplete => Ending::Refused,
+        _ => Ending::Failed,
+    }
+}
+
+fn show_before(report: &Report, output: &Output) -> Result<()> {
+    if !output.quiet && !output.json {
+        text::print(&mut std::io::stdout().lock(), report, output.paint)?;
+    }
+    Ok(())
+}
+
+fn question(survey: &Survey, prepared: &[Prepared]) -> String {
+    let bytes = prepared.iter().flat_map(|device| &device.parts).map(|part| part.plan.facts().bytes).sum();
+    let names: Vec<&str> = prepared.iter().map(|device| survey.targets[device.target].facts().name.as_str()).collect();
+    format!(
+        "This discards {} of free space on {}. Files that were deleted there can then no longer be recovered.",
+        human::exact(bytes),
+        names.join(", ")
+    )
+}
+
+/// Somebody thought about the answer for a while: reads everything again, and refuses when anything is different.
+fn unchanged(survey: Survey, job: &TrimJob, stop: &AtomicBool, prepared: &mut Vec<Prepared>) -> Result<Survey> {
+    let mut again = survey;
+    again.read(&job.scope, stop)?;
+    let (anew, _) = prepare_all(&mut again, job);
+    let same = anew.len() == prepared.len()
+        && anew.iter().zip(prepared.iter()).all(|(a, b)| {
+            a.parts.len() == b.parts.len() && a.parts.iter().zip(&b.parts).all(|(a, b)| a.plan == b.plan)
+        });
+    if !same {
+        return Err(saved_plan::Differs::WhileAsking.into());
+    }
+    *prepared = anew;
+    Ok(again)
+}
+
+/// Tries the route where that is due, then carries out every plan of the device. An ending for each part.
+fn run_device(
+    survey: &mut Survey,
+    device: &mut Prepared,
+    job: &TrimJob,
+    output: &Output,
+    stop: &AtomicBool,
+    log: &mut Log,
+) -> Vec<Ending> {
+    let target = &survey.targets[device.target];
+    let name = target.facts().name.clone();
+    let trial = match try_route(target, device, job.canary) {
+        Ok(trial) => trial,
+        Err(failed) => {
+            survey.report.errors.push(format!("{name}: {}", failed.why));
+            note_verdict(&mut survey.report, device, &failed.verdict, &failed.evidence);
+            return vec![failed.ending; device.parts.len()];
+        }
+    };
+    let total = device.parts.iter().map(|part| part.plan.facts().bytes).sum();
+    let mut watcher = RunWatcher { target, progress: Progress::start(output.progress, device.route.name, total), log };
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for part in &device.parts {
+        if outcomes.last().is_some_and(|last| !matches!(last.stop, Stop::Finished)) {
+            break;
+        }
+        outcomes.push(execute(&part.plan, device.transport.as_mut(), &mut watcher, stop, job.max_rate));
+    }
+    watcher.progress.finish();
+    let flushed = flush_error(device.transport.flush());
+    survey.report.errors.extend(flushed.map(|error| describe(&name, &error)));
+    note_verdict(&mut survey.report, device, &trial.verdict, &trial.evidence);
+    let mut endings: Vec<Ending> = outcomes.iter().map(|outcome| ending_of_stop(&outcome.stop, outcome.bytes)).collect();
+    // Parts that were not reached end like the one that stopped the run, with nothing done.
+    if let Some(last) = outcomes.last() {
+        endings.resize(device.parts.len(), ending_of_stop(&last.stop, 0));
+    }
+    for (part, outcome) in device.parts.iter().zip(&outcomes) {
+        note_outcome(&mut survey.report, part.volume, &name, device.target, outcome);
+    }
+    endings
+}
+
+fn note_verdict(report: &mut Report, device: &Prepared, verdict: &Option<String>, evidence: &str) {
+    for volume in device.parts.iter().filter_map(|part| part.volume) {
+        if let Some(volume) = report.volumes.get_mut(volume) {
+            volume.verdict = verdict.clone();
+            volume.evidence = Some(evidence.to_owned());
+        }
+    }
+}
+
+/// A device without a cache to flush rejects the command; that is no failure.
+fn flush_error(flushed: Result<(), TransportError>) -> Option<TransportError> {
+    flushed.err().filter(|error| error.kind() != ErrorKind::Rejected)
+}
+
+/// How one part ended. `done` are the bytes that the device took for it.
+fn ending_of_stop(stop: &Stop, done: u64) -> Ending {
+    match stop {
+        Stop::Finished => Ending::Done,
+        Stop::Interrupted => Ending::Stopped,
+        Stop::Failed(_) | Stop::Objected(_) if done > 0 => Ending::Partly,
+        Stop::Failed(error) => ending_of_error(error),
+        Stop::Objected(_) => Ending::Refused,
+    }
+}
+
+fn note_outcome(report: &mut Report, volume: Option<usize>, name: &str, target: usize, outcome: &Outcome) {
+    let errors = match &outcome.stop {
+        Stop::Finished => Vec::new(),
+        Stop::Interrupted => vec!["interrupted; run the same command again to do the rest".to_owned()],
+        Stop::Failed(error) => vec![describe(name, error)],
+        Stop::Objected(why) => vec![why.clone()],
+    };
+    let done = OutcomeReport { bytes: outcome.bytes, commands: outcome.commands, errors };
+    let slot = match volume {
+        Some(volume) => report.volumes.get_mut(volume).map(|volume| &mut volume.outcome),
+        None => report.gaps.iter_mut().find(|g| g.target == target && g.outcome.is_none()).map(|g| &mut g.outcome),
+    };
+    if let Some(slot) = slot {
+        *slot = Some(done);
+    }
+}
+
+/// One ending for the run from the endings of its units (volumes, gaps): some done and some not is partly done; where
+/// nothing was done, the most serious reason counts.
+fn combine(units: &[Ending]) -> Ending {
+    let has = |wanted: Ending| units.contains(&wanted);
+    if has(Ending::Stopped) {
+        return Ending::Stopped;
+    }
+    let bad = [Ending::Failed, Ending::NoRoute, Ending::Refused].into_iter().find(|ending| has(*ending));
+    match bad {
+        None if has(Ending::Partly) => Ending::Partly,
+        None => Ending::Done,
+        Some(_) if has(Ending::Done) || has(Ending::Partly) => Ending::Partly,
+        Some(bad) => bad,
+    }
+}
+
+fn finish(mut report: Report, ending: Ending, output: &Output) -> Result<Ending> {
+    report.sum_up();
+    report.exit_code = ending.code();
+    let mut out = std::io::stdout().lock();
+    if output.json {
+        serde_json::to_writer_pretty(&mut out, &report)?;
+        writeln!(out)?;
+    } else if output.quiet {
+        report.errors.iter().for_each(|error| eprintln!("coldtrim: {error}"));
+    } else {
+        text::print(&mut out, &report, output.paint)?;
+    }
+    Ok(ending)
+}
+
+/// Every command and its answer, for `--log`.
+struct Log(Option<File>);
+
+impl Log {
+    fn open(job: &TrimJob) -> Result<Self> {
+        let Some(path) = &job.log else { return Ok(Self(None)) };
+        let file = File::create(path).with_context(|| format!("cannot write the log {}", path.display()))?;
+        Ok(Self(Some(file)))
+    }
+
+    fn line(&mut self, batch: &Batch<'_>, answer: &str) {
+        let Some(file) = &mut self.0 else { return };
+        let ranges: Vec<String> = batch.byte_ranges().map(|range| format!("{}+{}", range.start(), range.len())).collect();
+        // A log on a full disk must not stop a run half way.
+        let _ = writeln!(file, "{answer}\t{}", ranges.join(" "));
+    }
+}
+
+struct RunWatcher<'a> {
+    target: &'a Target,
+    progress: Progress,
+    log: &'a mut Log,
+}
+
+impl Watcher for RunWatcher<'_> {
+    fn taken(&mut self, batch: &Batch<'_>, took: Duration) {
+        self.progress.advance(batch.bytes());
+        self.log.line(batch, &format!("taken in {} ms", took.as_millis()));
+    }
+
+    fn not_taken(&mut self, batch: &Batch<'_>, error: &TransportError) {
+        self.log.line(batch, &format!("not taken: {error}"));
+    }
+
+    fn objection(&mut self) -> Option<String> {
+        self.target.check_still_there().err().map(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_combine_to_what_the_user_must_know() {
+        use Ending::{Done, Failed, NoRoute, Partly, Refused, Stopped};
+        assert_eq!(combine(&[]), Done);
+        assert_eq!(combine(&[Done, Done]), Done);
+        assert_eq!(combine(&[Refused, Refused]), Refused);
+        assert_eq!(combine(&[Done, Refused]), Partly);
+        assert_eq!(combine(&[NoRoute, Refused]), NoRoute);
+        assert_eq!(combine(&[Failed, NoRoute]), Failed);
+        assert_eq!(combine(&[Done, NoRoute]), Partly);
+        assert_eq!(combine(&[Partly]), Partly);
+        assert_eq!(combine(&[Stopped, Refused, Done]), Stopped);
+    }
+}

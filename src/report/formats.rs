@@ -1,0 +1,266 @@
+//! The map for other programs. Positions are bytes of the target (`ranges`), or sectors of the whole disk.
+
+use super::{Report, State, TargetReport};
+use coldtrim_parsers::units::ByteRange;
+use std::io::{self, Write};
+
+/// Why a map cannot be printed in a format.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// These formats speak of one device.
+    #[error("this format is for one target, and {0} were given; name one at a time")]
+    SeveralTargets(usize),
+    /// The other tool counts sectors, and nobody said how long one is.
+    #[error(
+        "{0}: the sector size and place of the disk are not known for an image, and this format counts sectors of a \
+         disk; use --format ranges, or attach it with: losetup --find --show -P {0}"
+    )]
+    UnknownSectors(String),
+    /// A free extent that is not made of whole sectors.
+    #[error("{0} are not made of whole sectors of {1} bytes; use --format ranges")]
+    Unaligned(ByteRange, u64),
+    /// Writing failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A format that lists sectors of a disk for a tool that discards them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SectorFormat {
+    /// `START COUNT`.
+    Lba,
+    /// `START:COUNT`, at most 65,535 sectors each.
+    Hdparm,
+    /// `START,COUNT`.
+    SgUnmap,
+    /// Command lines of blkdiscard, in bytes.
+    Blkdiscard,
+    /// Command lines of nvme-cli, at most 256 ranges each.
+    Nvme,
+}
+
+/// Most sectors that one ATA range entry holds (16 bits).
+const ATA_RANGE: u64 = 65_535;
+/// Most blocks that one NVMe range and one SCSI descriptor hold (32 bits).
+const WIDE_RANGE: u64 = 0xFFFF_FFFF;
+/// Most ranges of one NVMe Dataset Management command.
+const NVME_RANGES: usize = 256;
+
+/// The free extents of everything that may be trimmed, from the start of the target, sorted and merged.
+pub fn free_ranges(report: &Report) -> Vec<ByteRange> {
+    let usable = report.volumes.iter().filter(|volume| volume.state == State::Clean);
+    let mut ranges: Vec<ByteRange> = usable.flat_map(|volume| volume.free.iter().copied()).collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let joins = next.start() <= last.end();
+        if joins {
+            *last = ByteRange::new(last.start(), last.end().max(next.end())).unwrap_or(*last);
+        }
+        joins
+    });
+    ranges
+}
+
+fn single(report: &Report) -> Result<&TargetReport, FormatError> {
+    match report.targets.as_slice() {
+        [target] => Ok(target),
+        several => Err(FormatError::SeveralTargets(several.len())),
+    }
+}
+
+/// A free extent a line, `START LENGTH`, and nothing else.
+pub fn ranges(out: &mut dyn Write, report: &Report) -> Result<(), FormatError> {
+    single(report)?;
+    for range in free_ranges(report) {
+        writeln!(out, "{} {}", range.start(), range.len())?;
+    }
+    Ok(())
+}
+
+/// A ddrescue map file of the target: `+` used, `?` free.
+pub fn ddrescue(out: &mut dyn Write, report: &Report) -> Result<(), FormatError> {
+    let target = single(report)?;
+    writeln!(out, "# Domain of {} by coldtrim: + used, ? free", target.name)?;
+    writeln!(out, "# current_pos  current_status  current_pass\n0x00000000     +               1")?;
+    writeln!(out, "#      pos        size  status")?;
+    let mut end = 0;
+    let mut line = |start: u64, len: u64, status: char| match len {
+        0 => Ok(()),
+        _ => writeln!(out, "0x{start:08X}  0x{len:08X}  {status}"),
+    };
+    for range in free_ranges(report) {
+        line(end, range.start() - end, '+')?;
+        line(range.start(), range.len(), '?')?;
+        end = range.end();
+    }
+    line(end, target.size.saturating_sub(end), '+')?;
+    Ok(())
+}
+
+/// The free extents as sectors of the whole disk, for a tool that sends them.
+pub fn sectors(out: &mut dyn Write, report: &Report, format: SectorFormat) -> Result<(), FormatError> {
+    let target = single(report)?;
+    if !target.sector_size_known {
+        return Err(FormatError::UnknownSectors(target.name.clone()));
+    }
+    let disk = target.disk.as_deref().unwrap_or(&target.path);
+    let on_disk = free_ranges(report)
+        .into_iter()
+        .map(|range| to_sectors(range, target.disk_offset, target.sector_size))
+        .collect::<Result<Vec<_>, _>>()?;
+    writeln!(
+        out,
+        "# Free sectors of {disk} ({} bytes each). The tool that takes these lines checks nothing:\n# not that the \
+         volume is still the same, not that it is unmounted, not that the bridge discards the right place.",
+        target.sector_size
+    )?;
+    match format {
+        SectorFormat::Lba => on_disk.iter().try_for_each(|(start, count)| writeln!(out, "{start} {count}"))?,
+        SectorFormat::Hdparm => pieces(&on_disk, ATA_RANGE).try_for_each(|(start, n)| writeln!(out, "{start}:{n}"))?,
+        SectorFormat::SgUnmap => pieces(&on_disk, WIDE_RANGE).try_for_each(|(start, n)| writeln!(out, "{start},{n}"))?,
+        SectorFormat::Blkdiscard => on_disk.iter().try_for_each(|(start, count)| {
+            let (start, len) = (start * target.sector_size, count * target.sector_size);
+            writeln!(out, "blkdiscard --offset {start} --length {len} {disk}")
+        })?,
+        SectorFormat::Nvme => nvme(out, disk, &pieces(&on_disk, WIDE_RANGE).collect::<Vec<_>>())?,
+    }
+    Ok(())
+}
+
+fn to_sectors(range: ByteRange, disk_offset: u64, sector: u64) -> Result<(u64, u64), FormatError> {
+    let unaligned = FormatError::Unaligned(range, sector);
+    match range.shift_up(disk_offset) {
+        Some(on_disk) if on_disk.round_inwards(sector, 0) == Some(on_disk) => {
+            Ok((on_disk.start() / sector, on_disk.len() / sector))
+        }
+        _ => Err(unaligned),
+    }
+}
+
+/// The same sectors in pieces of at most `most`.
+fn pieces(extents: &[(u64, u64)], most: u64) -> impl Iterator<Item = (u64, u64)> {
+    extents.iter().flat_map(move |(start, count)| {
+        (0..count.div_ceil(most)).map(move |k| (start + k * most, most.min(count - k * most)))
+    })
+}
+
+fn nvme(out: &mut dyn Write, disk: &str, extents: &[(u64, u64)]) -> io::Result<()> {
+    for chunk in extents.chunks(NVME_RANGES) {
+        let list = |pick: fn(&(u64, u64)) -> u64| {
+            chunk.iter().map(|extent| pick(extent).to_string()).collect::<Vec<_>>().join(",")
+        };
+        writeln!(out, "nvme dsm {disk} --ad --slbs={} --blocks={}", list(|e| e.0), list(|e| e.1))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(free: &[(u64, u64)], known: bool) -> Report {
+        let target = TargetReport {
+            name: "sdz1".into(),
+            path: "/dev/sdz1".into(),
+            kind: "partition".into(),
+            size: 1 << 40,
+            sector_size: 512,
+            sector_size_known: known,
+            disk: Some("/dev/sdz".into()),
+            disk_offset: 1 << 20,
+            model: None,
+            serial: None,
+            attachment: None,
+            table: None,
+            reasons: Vec::new(),
+        };
+        let volume = super::super::VolumeReport {
+            target: 0,
+            partition: None,
+            format: Some("ext4".into()),
+            label: None,
+            uuid: None,
+            offset: 0,
+            size: 1 << 40,
+            block_size: Some(512),
+            state: State::Clean,
+            reasons: Vec::new(),
+            free_bytes: 0,
+            free_extents: 0,
+            witness: "not_heard",
+            testimony: Vec::new(),
+            ranges: None,
+            plan: None,
+            route: None,
+            route_reason: None,
+            outcome: None,
+            verdict: None,
+            evidence: None,
+            within: None,
+            free: free.iter().map(|(start, len)| ByteRange::with_len(*start, *len).unwrap()).collect(),
+        };
+        let mut report = Report::new("map");
+        report.targets.push(target);
+        report.volumes.push(volume);
+        report
+    }
+
+    fn printed(format: SectorFormat, free: &[(u64, u64)]) -> Vec<String> {
+        let mut out = Vec::new();
+        sectors(&mut out, &report(free, true), format).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("# "), "a warning comes first");
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn sectors_count_from_the_start_of_the_disk() {
+        assert_eq!(printed(SectorFormat::Lba, &[(512, 1024)]), ["2049 2"]);
+        assert_eq!(printed(SectorFormat::SgUnmap, &[(512, 1024)]), ["2049,2"]);
+        assert_eq!(
+            printed(SectorFormat::Blkdiscard, &[(512, 1024)]),
+            ["blkdiscard --offset 1049088 --length 1024 /dev/sdz"]
+        );
+    }
+
+    #[test]
+    fn ata_ranges_hold_at_most_65535_sectors() {
+        assert_eq!(printed(SectorFormat::Hdparm, &[(0, 65_536 * 512)]), ["2048:65535", "67583:1"]);
+    }
+
+    #[test]
+    fn nvme_commands_hold_at_most_256_ranges() {
+        let free: Vec<(u64, u64)> = (0..257).map(|k| (k * 1024, 512)).collect();
+        let lines = printed(SectorFormat::Nvme, &free);
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[1], "nvme dsm /dev/sdz --ad --slbs=2560 --blocks=1");
+    }
+
+    #[test]
+    fn an_image_has_no_sectors() {
+        let refused = sectors(&mut Vec::new(), &report(&[(0, 512)], false), SectorFormat::Lba);
+        assert!(matches!(refused, Err(FormatError::UnknownSectors(_))));
+    }
+
+    #[test]
+    fn a_ddrescue_domain_covers_the_target() {
+        let mut out = Vec::new();
+        ddrescue(&mut out, &report(&[(512, 512), (4096, 512)], false)).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| line.ends_with(['+', '?'])).collect();
+        assert_eq!(lines[0], "0x00000000  0x00000200  +");
+        assert_eq!(lines[1], "0x00000200  0x00000200  ?");
+        assert_eq!(lines.len(), 5);
+    }
+
+    #[test]
+    fn ranges_of_several_volumes_are_one_sorted_list() {
+        let mut both = report(&[(4096, 512)], false);
+        let mut other = both.volumes[0].clone();
+        other.free = vec![ByteRange::with_len(0, 512).unwrap(), ByteRange::with_len(4608, 512).unwrap()];
+        both.volumes.push(other);
+        let mut out = Vec::new();
+        ranges(&mut out, &both).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "0 512\n4096 1024\n");
+    }
+}

@@ -1,0 +1,301 @@
+//! What a run has to say, as plain data. [`text`] and [`formats`] print it for people and for other tools; serde
+//! prints it as JSON (`schema/coldtrim-1.schema.json`).
+
+pub mod formats;
+pub mod human;
+pub mod progress;
+pub mod text;
+
+use coldtrim_parsers::units::ByteRange;
+use coldtrim_parsers::volume::{Finding, Weight};
+use coldtrim_parsers::witness::Testimony;
+use serde::Serialize;
+
+/// The version of the JSON output.
+pub const SCHEMA: &str = "coldtrim/1";
+
+/// Everything about one run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The verb (`map`, `trim`).
+    pub command: &'static str,
+    /// The devices and images that were looked at.
+    pub targets: Vec<TargetReport>,
+    /// What is on them.
+    pub volumes: Vec<VolumeReport>,
+    /// Space between partitions that is planned or discarded (`--unallocated`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<GapReport>,
+    /// Sum over the volumes that may be trimmed.
+    pub free_bytes: u64,
+    /// Sum over the volumes that may be trimmed.
+    pub free_extents: u64,
+    /// Sum of the plans, where the verb plans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanReport>,
+    /// Sum of what was done, where the verb does something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<OutcomeReport>,
+    /// What went wrong outside any volume.
+    pub errors: Vec<String>,
+    /// The exit code of the program.
+    pub exit_code: u8,
+}
+
+impl Report {
+    /// An empty report of `command`.
+    pub fn new(command: &'static str) -> Self {
+        Self {
+            schema: SCHEMA,
+            command,
+            targets: Vec::new(),
+            volumes: Vec::new(),
+            gaps: Vec::new(),
+            free_bytes: 0,
+            free_extents: 0,
+            plan: None,
+            outcome: None,
+            errors: Vec::new(),
+            exit_code: 0,
+        }
+    }
+
+    /// Fills in the sums over all volumes.
+    pub fn sum_up(&mut self) {
+        let usable = || self.volumes.iter().filter(|volume| volume.state == State::Clean);
+        self.free_bytes = usable().map(|volume| volume.free_bytes).sum();
+        self.free_extents = usable().map(|volume| volume.free_extents).sum();
+        let volumes = self.volumes.iter();
+        let gaps = || self.gaps.iter();
+        self.plan = sum(volumes.clone().filter_map(|v| v.plan.clone()).chain(gaps().map(|g| g.plan.clone())));
+        self.outcome = sum(volumes.filter_map(|v| v.outcome.clone()).chain(gaps().filter_map(|g| g.outcome.clone())));
+    }
+}
+
+fn sum<T: std::ops::AddAssign>(parts: impl IntoIterator<Item = T>) -> Option<T> {
+    parts.into_iter().reduce(|mut all, part| {
+        all += part;
+        all
+    })
+}
+
+/// One device or image.
+#[derive(Debug, Clone, Serialize)]
+pub struct TargetReport {
+    /// As the user named it.
+    pub name: String,
+    /// The node or file that it is.
+    pub path: String,
+    /// `disk`, `partition`, `image`, `loop`, ...
+    pub kind: String,
+    /// Bytes.
+    pub size: u64,
+    /// Logical sector size in bytes.
+    pub sector_size: u64,
+    /// False for an image: its sector size was assumed.
+    pub sector_size_known: bool,
+    /// Node of the whole disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
+    /// Where the target begins on the disk, in bytes.
+    pub disk_offset: u64,
+    /// Vendor and model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Serial number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// How it is attached, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<String>,
+    /// The partition table on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// Remarks on the device or its table; a refusal here holds for everything on it.
+    pub reasons: Vec<Reason>,
+}
+
+/// A gap between partitions.
+#[derive(Debug, Clone, Serialize)]
+pub struct GapReport {
+    /// Index into `targets`.
+    pub target: usize,
+    /// What would be or was sent.
+    pub plan: PlanReport,
+    /// What was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<OutcomeReport>,
+}
+
+/// Whether a volume may be trimmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It may.
+    Clean,
+    /// It may not; the reasons say why.
+    Refused,
+    /// It holds no filesystem by design and is left alone.
+    Kept,
+}
+
+/// One volume, or area that was refused or left alone.
+#[derive(Debug, Clone, Serialize)]
+pub struct VolumeReport {
+    /// Index into `targets`.
+    pub target: usize,
+    /// Number of the partition.
+    pub partition: Option<u32>,
+    /// The filesystem, or whatever was recognised.
+    pub format: Option<String>,
+    /// Volume label.
+    pub label: Option<String>,
+    /// Volume identity.
+    pub uuid: Option<String>,
+    /// Bytes from the start of the target.
+    pub offset: u64,
+    /// Bytes that the filesystem spans, or the area where there is none.
+    pub size: u64,
+    /// Allocation unit in bytes.
+    pub block_size: Option<u64>,
+    /// Whether it may be trimmed.
+    pub state: State,
+    /// Everything that speaks against, or is worth saying.
+    pub reasons: Vec<Reason>,
+    /// Free bytes as the filesystem counts, unrounded.
+    pub free_bytes: u64,
+    /// Number of free extents.
+    pub free_extents: u64,
+    /// What the second reading said: `agrees`, `clash`, `absent` or `not_heard`.
+    pub witness: &'static str,
+    /// What each witness said.
+    pub testimony: Vec<Testimony>,
+    /// The free extents, bytes from the start of the target (`map --format json` alone).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<Vec<Extent>>,
+    /// What would be or was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanReport>,
+    /// By which route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    /// Why this route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route_reason: Option<String>,
+    /// What was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<OutcomeReport>,
+    /// What is known of the route: `works`, `no evidence`, ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
+    /// What that rests upon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
+    /// The bytes of the partition or target that holds it; not part of the report.
+    #[serde(skip)]
+    pub within: Option<ByteRange>,
+    /// The free map itself, in bytes of the target; not part of the report.
+    #[serde(skip)]
+    pub free: Vec<ByteRange>,
+}
+
+/// `start` and `length` in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Extent {
+    /// First byte.
+    pub start: u64,
+    /// Length.
+    pub length: u64,
+}
+
+impl From<ByteRange> for Extent {
+    fn from(range: ByteRange) -> Self {
+        Self { start: range.start(), length: range.len() }
+    }
+}
+
+/// A finding, as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    /// `refusal`, `consent` or `warning`.
+    pub weight: &'static str,
+    /// The consent that lifts it (`--accept`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consent: Option<&'static str>,
+    /// True when that consent was given.
+    pub accepted: bool,
+    /// What was found.
+    pub message: String,
+    /// The next command to type, or what else helps.
+    pub remedy: String,
+}
+
+impl Reason {
+    /// A finding as shown: `node` takes the place of the word DEVICE; `accepted` are the consents that were given.
+    pub fn new(finding: &Finding, node: &str, accepted: &[coldtrim_parsers::volume::Consent]) -> Self {
+        let (weight, consent, given) = match finding.weight {
+            Weight::Refusal => ("refusal", None, false),
+            Weight::Consent(consent) => ("consent", Some(consent.name()), accepted.contains(&consent)),
+            Weight::Warning => ("warning", None, false),
+        };
+        Self {
+            weight,
+            consent,
+            accepted: given,
+            message: finding.message.clone(),
+            remedy: finding.remedy.replace("DEVICE", node),
+        }
+    }
+
+    /// True when it forbids trimming.
+    pub fn forbids(&self) -> bool {
+        match self.weight {
+            "refusal" => true,
+            "consent" => !self.accepted,
+            _ => false,
+        }
+    }
+}
+
+/// What would be sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PlanReport {
+    /// Number of extents.
+    pub extents: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Commands that the device's limits make of them.
+    pub commands: u64,
+    /// Free bytes that rounding inwards and the smallest extent leave out.
+    pub skipped_bytes: u64,
+}
+
+impl std::ops::AddAssign for PlanReport {
+    fn add_assign(&mut self, other: Self) {
+        self.extents += other.extents;
+        self.bytes += other.bytes;
+        self.commands += other.commands;
+        self.skipped_bytes += other.skipped_bytes;
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct OutcomeReport {
+    /// Bytes whose command the device took.
+    pub bytes: u64,
+    /// Commands that the device took.
+    pub commands: u64,
+    /// Commands that it did not take, and other trouble.
+    pub errors: Vec<String>,
+}
+
+impl std::ops::AddAssign for OutcomeReport {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.commands += other.commands;
+        self.errors.extend(other.errors);
+    }
+}

@@ -1,0 +1,180 @@
+//! A report for people.
+
+use super::{Report, State, TargetReport, VolumeReport, human};
+use std::io::{self, Write};
+
+/// Colours, or none.
+#[derive(Debug, Clone, Copy)]
+pub struct Paint {
+    /// True to use colours.
+    pub colours: bool,
+}
+
+impl Paint {
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Headings.
+    pub fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    /// All is well.
+    pub fn good(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+
+    /// Look here.
+    pub fn warn(self, text: &str) -> String {
+        self.wrap("33", text)
+    }
+
+    /// Refused or failed.
+    pub fn bad(self, text: &str) -> String {
+        self.wrap("31", text)
+    }
+}
+
+/// Prints what was found on every target, and what is planned or done.
+pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
+    for (index, target) in report.targets.iter().enumerate() {
+        print_target(out, target, paint)?;
+        for volume in report.volumes.iter().filter(|volume| volume.target == index) {
+            print_volume(out, volume, paint)?;
+        }
+    }
+    print_sums(out, report, paint)?;
+    for error in &report.errors {
+        writeln!(out, "{} {error}", paint.bad("error:"))?;
+    }
+    Ok(())
+}
+
+fn print_target(out: &mut dyn Write, target: &TargetReport, paint: Paint) -> io::Result<()> {
+    let facts = [
+        Some(human::bytes(target.size)),
+        target.model.clone(),
+        target.serial.as_ref().map(|serial| format!("serial {serial}")),
+        target.attachment.clone(),
+        target.table.as_ref().map(|table| format!("{} partition table", table.to_uppercase())),
+    ];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    writeln!(out, "{}  {}", paint.bold(&target.name), facts.join(", "))?;
+    print_reasons(out, "  ", &target.reasons, paint)
+}
+
+fn print_reasons(out: &mut dyn Write, indent: &str, reasons: &[super::Reason], paint: Paint) -> io::Result<()> {
+    for reason in reasons {
+        let word = match (reason.weight, reason.accepted) {
+            ("refusal", _) => paint.bad("refused:"),
+            ("consent", false) => paint.bad("needs your consent:"),
+            ("consent", true) => paint.warn("accepted:"),
+            _ => paint.warn("note:"),
+        };
+        writeln!(out, "{indent}{word} {}", reason.message)?;
+        if let (Some(consent), false) = (reason.consent, reason.accepted) {
+            writeln!(out, "{indent}  to accept that: --accept {consent}")?;
+        }
+        if !reason.remedy.is_empty() {
+            writeln!(out, "{indent}  next: {}", reason.remedy)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_volume(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
+    let place = volume.partition.map_or("  ".to_owned(), |number| format!("  {number:>3} "));
+    let mut name = volume.format.clone().unwrap_or_else(|| "unknown".to_owned());
+    if let Some(label) = &volume.label {
+        name = format!("{name} \"{label}\"");
+    }
+    let state = match volume.state {
+        State::Clean => paint.good("clean"),
+        State::Refused => paint.bad("refused"),
+        State::Kept => "kept".to_owned(),
+    };
+    writeln!(out, "{place} {name}, {} at byte {}, {state}", human::bytes(volume.size), volume.offset)?;
+    if volume.state == State::Clean {
+        writeln!(
+            out,
+            "       free: {} in {}, {} %",
+            human::exact(volume.free_bytes),
+            human::count(volume.free_extents, "extent"),
+            human::percent(volume.free_bytes, volume.size)
+        )?;
+    }
+    print_reasons(out, "       ", &volume.reasons, paint)?;
+    print_witness(out, volume, paint)?;
+    print_plan(out, volume, paint)
+}
+
+fn print_witness(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
+    use coldtrim_parsers::witness::Testimony;
+    for words in &volume.testimony {
+        if let Testimony::Agrees { witness, owners, extents } = words {
+            writeln!(
+                out,
+                "       witness {witness}: {} in {}, {}",
+                human::count(*extents, "extent"),
+                human::count(*owners, "file"),
+                paint.good("none of it free")
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn print_plan(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
+    if let Some(plan) = &volume.plan {
+        let route = volume.route.as_deref().unwrap_or("no route");
+        writeln!(
+            out,
+            "       plan: {} in {}, {} by {route}{}",
+            human::exact(plan.bytes),
+            human::count(plan.extents, "extent"),
+            human::count(plan.commands, "command"),
+            volume.route_reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"))
+        )?;
+        if plan.skipped_bytes > 0 {
+            writeln!(out, "       left out by rounding inwards: {}", human::exact(plan.skipped_bytes))?;
+        }
+    }
+    if let Some(outcome) = &volume.outcome {
+        let word = if outcome.errors.is_empty() { paint.good("discarded:") } else { paint.warn("discarded:") };
+        writeln!(
+            out,
+            "       {word} {} with {}",
+            human::exact(outcome.bytes),
+            human::count(outcome.commands, "command")
+        )?;
+        for error in &outcome.errors {
+            writeln!(out, "       {} {error}", paint.bad("error:"))?;
+        }
+    }
+    if let Some(verdict) = &volume.verdict {
+        let evidence = volume.evidence.as_deref().unwrap_or("none");
+        writeln!(out, "       verdict: {verdict}; evidence: {evidence}")?;
+    }
+    Ok(())
+}
+
+fn print_sums(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
+    if report.volumes.len() > 1 {
+        writeln!(
+            out,
+            "{} {} in {}",
+            paint.bold("free in all:"),
+            human::exact(report.free_bytes),
+            human::count(report.free_extents, "extent")
+        )?;
+    }
+    let Some(outcome) = report.outcome.as_ref().filter(|_| report.volumes.len() > 1) else { return Ok(()) };
+    writeln!(
+        out,
+        "{} {} with {}",
+        paint.bold("discarded in all:"),
+        human::exact(outcome.bytes),
+        human::count(outcome.commands, "command")
+    )
+}

@@ -1,0 +1,237 @@
+//! The canary: a pattern in known-free space, its middle discarded, everything read again around every cache.
+//!
+//! ```text
+//! free space ...[ guard | target | guard ]...   1. write the pattern, flush, read it back
+//!                 keep    discard  keep         2. discard the target, flush
+//!                                               3. read: guards as written? target changed?
+//! ```
+//!
+//! Every block of the pattern is unique and names its own place, so that a block that turns up elsewhere gives away
+//! where it came from, and no drive can fold equal blocks into one.
+
+use super::place::Ground;
+use super::{Place, Verdict};
+use crate::plan::units::ByteRange;
+use crate::plan::{Batch, Plan};
+use crate::transport::access::{BlockAccess, BlockRead};
+use crate::transport::{ErrorKind, Transport, TransportError};
+
+/// What a trial showed and what it rests upon.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What was seen, in a sentence.
+    pub evidence: String,
+    /// Bytes that the trial wrote.
+    pub written: u64,
+}
+
+/// Sizes to try, largest first: bytes of the target and of each guard.
+const SIZES: [(u64, u64); 4] = [(1 << 20, 256 << 10), (256 << 10, 64 << 10), (64 << 10, 64 << 10), (4096, 4096)];
+
+/// Finds a place inside `plan` where every likely wrong address is free too. `free` is all planned space of the
+/// device, sorted and merged, in bytes; `capacity` and `partitions` (their starts) likewise.
+pub fn find_place(plan: &Plan, free: &[ByteRange], capacity: u64, partitions: &[u64]) -> Option<Place> {
+    let limits = plan.limits();
+    let lba = limits.lba_size().bytes();
+    let to_lba = |ranges: &[ByteRange]| -> Vec<(u64, u64)> {
+        ranges.iter().map(|range| (range.start() / lba, range.end() / lba)).collect()
+    };
+    let free = to_lba(free);
+    let starts: Vec<u64> = partitions.iter().map(|start| start / lba).collect();
+    let ground = Ground {
+        free: &free,
+        capacity: capacity / lba,
+        partition_starts: &starts,
+        granule: limits.granularity() / lba,
+        alignment: limits.alignment() / lba,
+    };
+    SIZES.iter().find_map(|(target, guard)| {
+        let granule = limits.granularity();
+        let target = target.next_multiple_of(granule).min(limits.max_range_bytes()).min(limits.max_command_bytes());
+        let guard = guard.next_multiple_of(granule);
+        let start = ground.choose(target / lba, guard / lba)? * lba;
+        let place = Place {
+            ground: ByteRange::with_len(start - guard, target + 2 * guard)?,
+            target: ByteRange::with_len(start, target)?,
+        };
+        plan.batch_of(place.target).map(|_| place)
+    })
+}
+
+/// Compares `places` (each whole logical blocks) through both paths. The first difference is a verdict.
+pub fn cross_read(one: &mut dyn BlockRead, other: &mut dyn BlockRead, places: &[ByteRange]) -> Result<(), Verdict> {
+    for place in places {
+        let both = one.read(*place).and_then(|a| Ok((a, other.read(*place)?)));
+        let (a, b) = both.map_err(|error| {
+            Verdict::Inconclusive(format!("{place} could not be read through both paths: {error}"))
+        })?;
+        if a != b {
+            let (one, other) = (one.path(), other.path());
+            let why = format!("{place} read differently through {one} and {other}: they are not the same blocks");
+            return Err(Verdict::Harmful(why));
+        }
+    }
+    Ok(())
+}
+
+/// The two ways to the medium that a trial uses.
+pub struct Paths<'a> {
+    /// Writes the pattern and reads it: the kernel's own path, past the page cache.
+    pub kernel: &'a mut dyn BlockAccess,
+    /// Reads it once more by the route's own commands, where the route has any.
+    pub route: Option<&'a mut dyn BlockRead>,
+}
+
+/// Runs the trial at `place`, which [`find_place`] chose inside `plan`.
+pub fn run(plan: &Plan, place: Place, transport: &mut dyn Transport, paths: &mut Paths<'_>, nonce: u64) -> Trial {
+    let mut written = 0;
+    let verdict = match plan.batch_of(place.target) {
+        None => Verdict::Inconclusive("the place is not inside the plan".to_owned()),
+        Some(batch) => match attempt(&batch, place, transport, paths, nonce, &mut written) {
+            Ok(verdict) => verdict,
+            Err(error) if error.kind() == ErrorKind::Rejected => Verdict::Rejected(error.to_string()),
+            Err(error) => Verdict::Unstable(error.to_string()),
+        },
+    };
+    let evidence = evidence(&verdict, place);
+    Trial { verdict, evidence, written }
+}
+
+fn attempt(
+    batch: &Batch<'_>,
+    place: Place,
+    transport: &mut dyn Transport,
+    paths: &mut Paths<'_>,
+    nonce: u64,
+    written: &mut u64,
+) -> Result<Verdict, TransportError> {
+    let before = pattern(place.ground, batch.lba_size().bytes(), nonce);
+    paths.kernel.write(place.ground.start(), &before)?;
+    *written = place.ground.len();
+    paths.kernel.flush()?;
+    if read(paths, place.ground)? != Some(before.clone()) {
+        return Ok(Verdict::Unstable("a pattern written to free space did not read back as written".to_owned()));
+    }
+    transport.discard(batch)?;
+    flush_or_reject(transport)?;
+    Ok(match read(paths, place.ground)? {
+        Some(after) => judge(place, &before, &after),
+        None => Verdict::Unstable("after the discard the two paths read different bytes".to_owned()),
+    })
+}
+
+/// A device without a cache rejects the flush, and has nothing to flush.
+fn flush_or_reject(transport: &mut dyn Transport) -> Result<(), TransportError> {
+    transport.flush().or_else(|error| if error.kind() == ErrorKind::Rejected { Ok(()) } else { Err(error) })
+}
+
+/// What both paths read; none when they do not agree.
+fn read(paths: &mut Paths<'_>, range: ByteRange) -> Result<Option<Vec<u8>>, TransportError> {
+    let bytes = paths.kernel.read(range)?;
+    Ok(match &mut paths.route {
+        Some(route) if route.read(range)? != bytes => None,
+        _ => Some(bytes),
+    })
+}
+
+/// What the bytes say: `before` was written over the whole ground, `after` was read from it.
+fn judge(place: Place, before: &[u8], after: &[u8]) -> Verdict {
+    let inside = |index: usize| {
+        let at = u64::try_from(index).map_or(u64::MAX, |index| place.ground.start() + index);
+        (place.target.start()..place.target.end()).contains(&at)
+    };
+    let changed = before.iter().zip(after).enumerate().filter(|(_, (b, a))| b != a).map(|(index, _)| index);
+    if let Some(index) = changed.clone().find(|index| !inside(*index)) {
+        let at = u64::try_from(index).map_or(u64::MAX, |index| place.ground.start() + index);
+        return Verdict::Harmful(format!("byte {at} changed, outside the discarded {}", place.target));
+    }
+    if changed.count() == 0 {
+        return Verdict::NoEvidence;
+    }
+    let zeroes = after.iter().enumerate().filter(|(index, _)| inside(*index)).all(|(_, byte)| *byte == 0);
+    let same = before.iter().zip(after).enumerate().filter(|(index, (b, a))| inside(*index) && b == a).count();
+    // Random bytes agree by chance once in 256; whole blocks that stayed are something else.
+    if !zeroes && same > before.len() / 16 {
+        return Verdict::Unstable(format!("only a part of the discarded {} changed", place.target));
+    }
+    Verdict::Works { zeroes }
+}
+
+fn evidence(verdict: &Verdict, place: Place) -> String {
+    let what = format!("a pattern of {} bytes at byte {}", place.ground.len(), place.ground.start());
+    match verdict {
+        Verdict::Works { zeroes: true } => {
+            format!("{what}: its middle reads as zeros after the discard, both guards are unchanged")
+        }
+        Verdict::Works { zeroes: false } => {
+            format!("{what}: its middle has changed after the discard, both guards are unchanged")
+        }
+        Verdict::NoEvidence => format!("none ({what} was unchanged after a discard of its middle that was accepted)"),
+        other => format!("{what}: {}", other.reason().unwrap_or_default()),
+    }
+}
+
+/// Unique blocks of `block` bytes: pseudo-random, seeded by the nonce and the block's own address.
+fn pattern(ground: ByteRange, block: u64, nonce: u64) -> Vec<u8> {
+    let blocks = ground.len() / block;
+    let words = block / 8;
+    (0..blocks)
+        .flat_map(|k| {
+            let mut state = nonce ^ (ground.start() + k * block).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            (0..words).flat_map(move |_| next(&mut state).to_le_bytes())
+        })
+        .collect()
+}
+
+/// SplitMix64.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place { ground: range(4096, 12288), target: range(6144, 8192) };
+
+    const fn range(start: u64, end: u64) -> ByteRange {
+        match ByteRange::new(start, end) {
+            Some(range) => range,
+            None => panic!("an empty range"),
+        }
+    }
+
+    /// The pattern, with `change` done to the bytes `from..to` of the device.
+    fn judged(from: usize, to: usize, change: impl Fn(u8) -> u8) -> Verdict {
+        let before = pattern(PLACE.ground, 512, 7);
+        let mut after = before.clone();
+        after[from - 4096..to - 4096].iter_mut().for_each(|byte| *byte = change(*byte));
+        judge(PLACE, &before, &after)
+    }
+
+    #[test]
+    fn the_pattern_never_repeats_a_block() {
+        let bytes = pattern(PLACE.ground, 512, 7);
+        assert_eq!(bytes.len(), 8192);
+        let mut blocks: Vec<&[u8]> = bytes.chunks(512).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        assert_eq!(blocks.len(), 16);
+    }
+
+    #[test]
+    fn exactly_the_middle_must_change() {
+        assert_eq!(judged(6144, 8192, |_| 0), Verdict::Works { zeroes: true });
+        assert_eq!(judged(6144, 8192, |byte| !byte), Verdict::Works { zeroes: false });
+        assert_eq!(judged(6144, 6144, |_| 0), Verdict::NoEvidence);
+        assert!(matches!(judged(6144, 8193, |_| 0), Verdict::Harmful(_)), "one byte too many after");
+        assert!(matches!(judged(6143, 8192, |_| 0), Verdict::Harmful(_)), "one byte too many before");
+        assert!(matches!(judged(4096, 4608, |_| 0), Verdict::Harmful(_)), "somewhere else");
+        assert!(matches!(judged(6144, 7168, |_| 0), Verdict::Unstable(_)), "half of it");
+    }
+}

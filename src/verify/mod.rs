@@ -1,0 +1,59 @@
+//! Does a route do what it says? Asked in space that is known to be free, before anything else is sent.
+
+pub mod canary;
+pub mod place;
+
+use crate::plan::units::ByteRange;
+
+/// What a trial of a route showed. One list for canary, probe and verify.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The discarded blocks changed, and nothing else did.
+    Works {
+        /// Every discarded byte read back as zero.
+        zeroes: bool,
+    },
+    /// The command was accepted, and nothing at all was seen to change.
+    NoEvidence,
+    /// The device does not take the command.
+    Rejected(String),
+    /// Something outside the discarded range changed: the route must never be used.
+    Harmful(String),
+    /// The route did different things at different times.
+    Unstable(String),
+    /// It could not be tried.
+    Inconclusive(String),
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Works { zeroes: true } => write!(f, "works (zeroes)"),
+            Self::Works { zeroes: false } => write!(f, "works (content undefined)"),
+            Self::NoEvidence => write!(f, "no evidence"),
+            Self::Rejected(_) => write!(f, "rejected"),
+            Self::Harmful(_) => write!(f, "harmful"),
+            Self::Unstable(_) => write!(f, "unstable"),
+            Self::Inconclusive(_) => write!(f, "inconclusive"),
+        }
+    }
+}
+
+impl Verdict {
+    /// Why, where the word alone does not say it.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Works { .. } | Self::NoEvidence => None,
+            Self::Rejected(why) | Self::Harmful(why) | Self::Unstable(why) | Self::Inconclusive(why) => Some(why),
+        }
+    }
+}
+
+/// A place for a trial: the bytes to discard, with room on both sides that must stay as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Target and guards together; all of it free.
+    pub ground: ByteRange,
+    /// What is discarded.
+    pub target: ByteRange,
+}
