@@ -1,21 +1,16 @@
-//! Ctrl-C, SIGTERM and SIGHUP: a flag that the run looks at between two commands.
+//! The interrupt flag of the program.
 
+use crate::target::{Roots, interrupt_flag};
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
-/// The flag; the first call installs the handlers. A second signal changes nothing: the command that is under way
-/// ends by itself, and cutting it off would leave the drive in an unknown state.
-pub fn flag() -> Result<&'static Arc<AtomicBool>> {
+/// The flag that Ctrl-C raises; the first call installs the handlers.
+pub fn flag() -> Result<&'static AtomicBool> {
     static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-    if let Some(flag) = FLAG.get() {
-        return Ok(flag);
+    if FLAG.get().is_none() {
+        let flag = interrupt_flag(&Roots::default()).context("signals cannot be handled")?;
+        FLAG.get_or_init(|| flag);
     }
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).context("signals cannot be handled")?;
-    }
-    Ok(FLAG.get_or_init(|| flag))
+    FLAG.get().map(AsRef::as_ref).context("signals cannot be handled")
 }

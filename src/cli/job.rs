@@ -24,6 +24,15 @@ pub struct Output {
 }
 
 impl Output {
+    /// Says nothing.
+    pub const SILENT: Self = Self {
+        json: false,
+        quiet: true,
+        verbose: false,
+        paint: Paint { colours: false },
+        progress: Mode::Silent,
+    };
+
     /// Decides colours and progress by what the two outputs are.
     pub fn new(args: &OutputArgs) -> Self {
         let colours = match args.color {

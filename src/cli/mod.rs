@@ -3,11 +3,16 @@
 mod args;
 mod confirm;
 mod demo;
+mod device;
+mod interrupt;
 mod job;
 mod list;
 mod map;
+mod routes;
+mod saved_plan;
 mod size;
 mod survey;
+mod trial;
 mod trim;
 
 use args::Cli;

@@ -1,12 +1,13 @@
 //! Which route a device takes, and what is planned for it.
 
+use super::device::Device;
 use super::job::TrimJob;
 use super::survey::Survey;
 use crate::plan::units::ByteRange;
 use crate::plan::{Disk, Plan, Policy, Refusal, Region};
 use crate::report::State;
-use crate::target::Target;
-use crate::transport::{Applies, DeviceFacts, ErrorKind, Route, TRANSPORTS, Transport};
+use crate::target::TargetError;
+use crate::transport::{Applies, ErrorKind, Route, TRANSPORTS, Transport, TransportError};
 
 /// One device with its route and the plans of its volumes.
 pub struct Prepared {
@@ -18,8 +19,8 @@ pub struct Prepared {
     pub reason: String,
     /// The opened route.
     pub transport: Box<dyn Transport>,
-    /// What it needed to know.
-    pub facts: DeviceFacts,
+    /// The node that commands go to.
+    pub device: Device,
     /// What is planned, volume by volume.
     pub parts: Vec<PlannedPart>,
 }
@@ -39,25 +40,26 @@ pub enum NotPrepared {
     /// The route works, but the plan was refused.
     Refused(Refusal),
     /// Opening a route failed in a way that forbids trying others.
-    Failed(crate::transport::TransportError),
+    Failed(TransportError),
+    /// The node cannot be used any more.
+    Gone(TargetError),
 }
 
 /// Chooses a route for target number `index` and plans everything that is clean on it.
 pub fn prepare(survey: &Survey, index: usize, job: &TrimJob) -> Result<Prepared, NotPrepared> {
-    let target = &survey.targets[index];
-    let facts = target.device_facts();
-    let (route, reason, transport) = choose(target, &facts, job.via.as_deref())?;
-    let mut prepared = Prepared { target: index, route, reason, transport, facts, parts: Vec::new() };
+    let device = Device::of(&survey.targets[index]).map_err(NotPrepared::Gone)?;
+    let (route, reason, transport) = choose(&device, job.via.as_deref())?;
+    let mut prepared = Prepared { target: index, route, reason, transport, device, parts: Vec::new() };
     prepared.parts = plans(survey, &prepared, job).map_err(NotPrepared::Refused)?;
     Ok(prepared)
 }
 
 type Chosen = (&'static Route, String, Box<dyn Transport>);
 
-fn choose(target: &Target, facts: &DeviceFacts, via: Option<&str>) -> Result<Chosen, NotPrepared> {
+fn choose(device: &Device, via: Option<&str>) -> Result<Chosen, NotPrepared> {
     let mut tried = Vec::new();
     for route in TRANSPORTS.iter().filter(|route| via.is_none_or(|name| name == route.name)) {
-        let reason = match ((route.applies)(facts), via) {
+        let reason = match ((route.applies)(&device.facts), via) {
             (Applies::Auto(reason) | Applies::WhenNamed(reason), Some(_)) => format!("named by --via; {reason}"),
             (Applies::Auto(reason), None) => reason.to_owned(),
             (Applies::WhenNamed(reason), None) => {
@@ -69,11 +71,11 @@ fn choose(target: &Target, facts: &DeviceFacts, via: Option<&str>) -> Result<Cho
                 continue;
             }
         };
-        if let Some(only) = target.only_route().filter(|only| *only != route.name) {
+        if let Some(only) = device.only_route.filter(|only| *only != route.name) {
             tried.push(format!("{}: another partition of the disk is in use, so only {only} is allowed", route.name));
             continue;
         }
-        match (route.open)(target.file(), facts) {
+        match (route.open)(&device.file, &device.facts) {
             Ok(transport) => return Ok((route, reason, transport)),
             Err(error) if error.kind() == ErrorKind::Rejected => tried.push(error.to_string()),
             Err(error) => return Err(NotPrepared::Failed(error)),
@@ -95,47 +97,37 @@ fn plans(survey: &Survey, prepared: &Prepared, job: &TrimJob) -> Result<Vec<Plan
             (None, None) => "the volume".to_owned(),
         };
         if let Some(within) = found.within {
-            let plan = plan(survey, prepared, job, &name, &found.free, within)?;
+            let plan = plan(prepared, job, &name, &found.free, within)?;
             parts.push(PlannedPart { volume: Some(volume), plan });
         }
     }
     if job.unallocated {
         for gap in &survey.gaps[prepared.target] {
-            let plan = plan(survey, prepared, job, "a gap between partitions", &[*gap], *gap)?;
+            let plan = plan(prepared, job, "a gap between partitions", &[*gap], *gap)?;
             parts.push(PlannedPart { volume: None, plan });
         }
     }
     Ok(parts)
 }
 
-/// The plan for free `ranges` (bytes of the target) inside `within`, as bytes of the disk.
+/// The plan for free `ranges` (bytes of the target) inside `within`, as bytes of the node that commands go to.
 fn plan(
-    survey: &Survey,
     prepared: &Prepared,
     job: &TrimJob,
     origin: &str,
     ranges: &[ByteRange],
     within: ByteRange,
 ) -> Result<Plan, Refusal> {
-    let target = &survey.targets[prepared.target];
-    let (disk, base) = place_on_disk(prepared, target);
-    let up = |range: ByteRange| range.shift_up(base);
-    let ranges: Vec<ByteRange> = ranges.iter().copied().filter_map(up).collect();
-    let partition = ByteRange::with_len(base, target.facts().size);
-    let (Some(within), Some(partition)) = (up(within), partition) else {
-        return Err(Refusal::Capacity { size: disk.size, capacity: disk.capacity });
+    let place = prepared.device.place;
+    let disk = Disk {
+        device: prepared.target,
+        size: prepared.device.facts.size,
+        capacity: prepared.transport.capacity(),
     };
-    let region = Region { device: prepared.target, origin, ranges: &ranges, within, partition };
+    let up = |range: ByteRange| range.shift_up(place.start());
+    let ranges: Vec<ByteRange> = ranges.iter().copied().filter_map(up).collect();
+    let within = up(within).ok_or(Refusal::Capacity { size: disk.size, capacity: disk.capacity })?;
+    let region = Region { device: prepared.target, origin, ranges: &ranges, within, partition: place };
     let policy = Policy { min_extent: job.min_extent.unwrap_or(1), granule: 1 };
     Plan::build(&disk, &[region], &prepared.transport.limits(), &policy)
-}
-
-/// The device as the route addresses it, and the byte of it at which the target begins: raw commands address the
-/// whole disk, the kernel's own discard addresses the opened node.
-fn place_on_disk(prepared: &Prepared, target: &Target) -> (Disk, u64) {
-    let facts = &prepared.facts;
-    let capacity = prepared.transport.capacity();
-    let (size, base) =
-        if prepared.route.whole_disk { (facts.disk_size, target.facts().disk_offset) } else { (facts.size, 0) };
-    (Disk { device: prepared.target, size, capacity }, base)
 }

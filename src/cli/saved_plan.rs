@@ -43,10 +43,10 @@ pub enum Differs {
 impl SavedPlan {
     fn new(survey: &Survey, prepared: &[Prepared]) -> Self {
         let devices = prepared.iter().map(|device| {
-            let facts = survey.targets[device.target].facts();
+            let target = &survey.targets[device.target];
             SavedDevice {
-                size: facts.size,
-                serial: facts.serial.clone(),
+                size: target.size(),
+                serial: target.disk().and_then(|disk| disk.serial.clone()),
                 route: device.route.name.to_owned(),
                 extents: device.parts.iter().flat_map(|part| part.plan.extents().iter().copied()).collect(),
             }

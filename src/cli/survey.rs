@@ -1,15 +1,17 @@
 //! The part that `map` and `trim` share: open the targets, read them in the sandbox, and say what was found.
 
-use super::Ending;
 use super::job::{Output, Scope};
+use super::{Ending, device};
 use crate::report::{Reason, Report, State, TargetReport, VolumeReport};
 use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
-use crate::target::{Intent, Target, TargetError};
+use crate::target::{Identity, Intent, Opener, Target, TargetError};
 use anyhow::{Context, Result};
-use coldtrim_parsers::stack::{Content, Node, Stack};
+use coldtrim_parsers::stack::{Content, Node, Options, Stack, WitnessMode};
 use coldtrim_parsers::units::ByteRange;
-use coldtrim_parsers::volume::{Consent, Finding, Weight};
+use coldtrim_parsers::volume::{Consent, Finding};
 use coldtrim_parsers::witness::Testimony;
+use std::io::{Seek, SeekFrom};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// Opened targets and what is on them.
@@ -27,11 +29,10 @@ pub struct Survey {
 impl Survey {
     /// Opens and claims every target of `scope`, then reads them all.
     pub fn new(command: &'static str, scope: &Scope, intent: Intent, stop: &AtomicBool) -> Result<Self> {
-        let targets = scope
-            .targets
-            .iter()
-            .map(|spec| Target::open(spec, intent))
-            .collect::<Result<Vec<_>, TargetError>>()?;
+        let mut opener = Opener::default();
+        let open = |spec| opener.open(spec, intent, &identify);
+        let targets = scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
+        targets.iter().try_for_each(Target::drop_caches)?;
         let mut survey = Self { targets, report: Report::new(command), gaps: Vec::new(), notes: Vec::new() };
         survey.read(scope, stop)?;
         Ok(survey)
@@ -51,8 +52,9 @@ impl Survey {
         report.targets = self
             .targets
             .iter()
+            .zip(&scope.targets)
             .enumerate()
-            .map(|(index, target)| target_report(target, index, &reading.stack, &scope.accept))
+            .map(|(index, (target, spec))| target_report(target, spec, index, &reading.stack, &scope.accept))
             .collect();
         report.volumes = reading
             .stack
@@ -85,42 +87,60 @@ impl Survey {
 
 /// The bytes of a target that `--offset` and `--size` leave.
 fn window(target: &Target, scope: &Scope) -> Result<ByteRange> {
-    let size = target.facts().size;
+    let size = target.size();
     let end = scope.size.map_or(Some(size), |len| scope.offset.checked_add(len)).filter(|end| *end <= size);
     end.and_then(|end| ByteRange::new(scope.offset, end)).with_context(|| {
-        format!("--offset and --size leave the {size} bytes of {}", target.facts().name)
+        format!("--offset and --size leave the {size} bytes of {}", target.path().display())
     })
 }
 
 fn layer(target: &Target, window: ByteRange) -> Result<SandboxLayer> {
-    let file = target.open_for_reading()?;
-    Ok(SandboxLayer { file, offset: window.start(), len: window.len(), sector_size: target.facts().sector_size })
+    let file = target.reader()?;
+    Ok(SandboxLayer { file, offset: window.start(), len: window.len(), sector_size: target.logical_sector() })
 }
 
-fn target_report(target: &Target, index: usize, stack: &Stack, accept: &[Consent]) -> TargetReport {
-    let facts = target.facts();
+/// What lies on a node, by looking at it.
+pub fn identify(node: &Path) -> Option<Identity> {
+    let file = std::fs::File::open(node).ok()?;
+    let len = (&file).seek(SeekFrom::End(0)).ok()?;
+    let layer = SandboxLayer { file, offset: 0, len, sector_size: 512 };
+    let options = Options { witness: WitnessMode::Never, ..Options::default() };
+    let reading = read_stack(vec![layer], &options, &AtomicBool::new(false)).ok()?;
+    match reading.stack.nodes.into_iter().next()?.content {
+        Content::Volume { volume, .. } => {
+            Some(Identity { format: Some(volume.format), label: volume.label, uuid: volume.uuid })
+        }
+        Content::Refused { format, .. } | Content::Kept { format, .. } => {
+            Some(Identity { format, ..Identity::default() })
+        }
+    }
+}
+
+fn target_report(target: &Target, spec: &str, index: usize, stack: &Stack, accept: &[Consent]) -> TargetReport {
     let table = stack.tables.iter().find(|table| table.device == index);
     let warnings = table.iter().flat_map(|table| &table.warnings).map(|text| Finding::warning(text.clone()));
-    let findings: Vec<Finding> = target.findings().iter().cloned().chain(warnings).collect();
+    let findings: Vec<Finding> = target.findings().into_iter().chain(warnings).collect();
+    let node = target.path().display().to_string();
+    let disk = target.disk();
     TargetReport {
-        name: facts.name.clone(),
-        path: facts.path.display().to_string(),
-        kind: facts.kind_name().to_owned(),
-        size: facts.size,
-        sector_size: facts.sector_size,
-        sector_size_known: !facts.is_image() || table.is_some(),
-        disk: facts.disk.as_ref().map(|disk| disk.display().to_string()),
-        disk_offset: facts.disk_offset,
-        model: facts.model_name(),
-        serial: facts.serial.clone(),
-        attachment: facts.attachment(),
+        name: spec.to_owned(),
+        kind: device::kind(target).to_owned(),
+        size: target.size(),
+        sector_size: table.map_or(target.logical_sector(), |table| table.sector_size),
+        sector_size_known: disk.is_some() || table.is_some(),
+        disk: disk.map(|disk| disk.node.display().to_string()),
+        disk_offset: target.range_on_disk().map_or(0, ByteRange::start),
+        model: disk.and_then(device::model),
+        serial: disk.and_then(|disk| disk.serial.clone()),
+        attachment: disk.and_then(device::attachment),
         table: table.map(|table| table.format.clone()),
-        reasons: findings.iter().map(|finding| Reason::new(finding, &facts.name, accept)).collect(),
+        reasons: findings.iter().map(|finding| Reason::new(finding, &node, accept)).collect(),
+        path: node,
     }
 }
 
 fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> VolumeReport {
-    let name = target.node_of_partition(node.part.as_ref().map(|part| part.number));
+    let name = target.node_of_partition(node.part.as_ref().map(|part| part.number)).display().to_string();
     let offset = base + node.range.start();
     let mut report = VolumeReport {
         target: node.device,
@@ -219,7 +239,11 @@ pub fn print_notes(notes: &[String], output: &Output) {
 pub fn ending_of(error: &anyhow::Error) -> Ending {
     for cause in error.chain() {
         if let Some(error) = cause.downcast_ref::<TargetError>() {
-            return if error.is_refusal() { Ending::Refused } else { Ending::Failed };
+            return match error {
+                error if error.is_refusal() => Ending::Refused,
+                error if error.is_usage() => Ending::Usage,
+                _ => Ending::Failed,
+            };
         }
         if let Some(error) = cause.downcast_ref::<SandboxError>() {
             return match error {
@@ -236,9 +260,4 @@ pub fn ending_of(error: &anyhow::Error) -> Ending {
         }
     }
     Ending::Failed
-}
-
-/// True for a finding that only the given consent lifts.
-pub fn lifted_by(finding: &Finding, accept: &[Consent]) -> bool {
-    matches!(finding.weight, Weight::Consent(consent) if accept.contains(&consent))
 }

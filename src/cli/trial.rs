@@ -1,6 +1,7 @@
 //! The canary before a run: which routes need it, and what its verdict means for the run.
 
 use super::Ending;
+use super::device::partition_starts;
 use super::routes::Prepared;
 use crate::plan::units::ByteRange;
 use crate::target::Target;
@@ -32,7 +33,7 @@ pub struct Failed {
 /// Tries the route of `device` in free space, unless it is the kernel's own on a native port.
 pub fn try_route(target: &Target, device: &mut Prepared, wanted: bool) -> Result<Tried, Failed> {
     let untried = |why: &str| Ok(Tried { verdict: None, evidence: format!("none ({why})") });
-    if !device.route.needs_trial(&device.facts) {
+    if !device.route.needs_trial(&device.device.facts) {
         return untried("the kernel's own way, which was not tried first");
     }
     if !wanted {
@@ -50,7 +51,7 @@ pub fn try_route(target: &Target, device: &mut Prepared, wanted: bool) -> Result
 fn attempt(target: &Target, device: &mut Prepared) -> Result<Trial, TransportError> {
     let free = all_planned(device);
     let capacity = device.transport.capacity();
-    let starts = target.partition_starts();
+    let starts = partition_starts(target);
     let found = device.parts.iter().find_map(|part| {
         canary::find_place(&part.plan, &free, capacity, &starts).map(|place| (&part.plan, place))
     });
@@ -65,8 +66,9 @@ fn attempt(target: &Target, device: &mut Prepared) -> Result<Trial, TransportErr
             written: 0,
         });
     };
-    let mut kernel = Direct::open(target.file(), &device.facts)?;
-    let mut route = (device.route.reader)(target.file(), &device.facts)?;
+    let node = &device.device;
+    let mut kernel = Direct::open(&node.file, &node.facts)?;
+    let mut route = (device.route.reader)(&node.file, &node.facts)?;
     if let Some(route) = &mut route
         && let Err(verdict) = canary::cross_read(&mut kernel, route.as_mut(), &sample(device))
     {

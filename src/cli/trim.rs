@@ -6,10 +6,11 @@ use super::survey::{Survey, print_notes};
 use super::trial::try_route;
 use super::{Ending, confirm, interrupt, saved_plan};
 use crate::plan::Batch;
+use crate::plan::units::ByteRange;
 use crate::report::progress::Progress;
 use crate::report::{OutcomeReport, PlanReport, Report, State, human, text};
 use crate::run::{Outcome, Stop, Watcher, execute};
-use crate::target::{Intent, Target};
+use crate::target::{Awake, Intent, Roots, Target};
 use crate::transport::{ErrorKind, TransportError};
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -20,14 +21,15 @@ use std::time::Duration;
 /// Runs the verb.
 pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
     let stop = interrupt::flag()?;
-    let intent = if job.dry_run { Intent::Read } else { Intent::Discard };
+    // A plan that is saved for review is not carried out in the same breath.
+    let sends = !job.dry_run && job.save_plan.is_none();
+    let intent = if sends { Intent::Discard } else { Intent::Read };
     let mut survey = Survey::new("trim", &job.scope, intent, stop)?;
     print_notes(&survey.notes, output);
     let (mut prepared, mut endings) = prepare_all(&mut survey, job);
     saved_plan::save(job.save_plan.as_deref(), &survey, &prepared)?;
     saved_plan::compare(job.plan.as_deref(), &survey, &prepared)?;
-    let sends = !job.dry_run && prepared.iter().any(|device| device.parts.iter().any(|part| has_work(part)));
-    if sends {
+    if sends && prepared.iter().flat_map(|device| &device.parts).any(has_work) {
         show_before(&survey.report, output)?;
         if let Err(ending) = confirm::ask(&question(&survey, &prepared), job.yes) {
             return Ok(ending);
@@ -35,17 +37,53 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
         if !job.yes {
             survey = unchanged(survey, job, stop, &mut prepared)?;
         }
-        let _awake = crate::target::stay_awake();
-        let mut log = Log::open(job)?;
-        for device in &mut prepared {
-            endings.extend(run_device(&mut survey, device, job, output, stop, &mut log));
-        }
+        endings.extend(carry_out(&mut survey, &mut prepared, job, output, stop)?);
     } else {
         endings.extend(prepared.iter().flat_map(|device| &device.parts).map(|_| Ending::Done));
     }
-    let refused = survey.report.volumes.iter().filter(|volume| volume.state == State::Refused);
+    let ending = conclude(&mut survey.report, endings);
+    print_end(&survey.report, output)?;
+    Ok(ending)
+}
+
+/// The same for images of our own, without a question or a word: the report, what was planned (in bytes of the
+/// target), and the ending.
+pub fn run_quietly(job: &TrimJob) -> Result<(Report, Vec<ByteRange>, Ending)> {
+    let stop = interrupt::flag()?;
+    let mut survey = Survey::new("trim", &job.scope, Intent::Discard, stop)?;
+    let (mut prepared, mut endings) = prepare_all(&mut survey, job);
+    let plans = || prepared.iter().flat_map(|device| &device.parts);
+    let planned = plans().flat_map(|part| part.plan.extents().iter().copied()).collect();
+    endings.extend(carry_out(&mut survey, &mut prepared, job, &Output::SILENT, stop)?);
+    let ending = conclude(&mut survey.report, endings);
+    Ok((survey.report, planned, ending))
+}
+
+/// Sends everything that is planned. An ending for each part.
+fn carry_out(
+    survey: &mut Survey,
+    prepared: &mut [Prepared],
+    job: &TrimJob,
+    output: &Output,
+    stop: &AtomicBool,
+) -> Result<Vec<Ending>> {
+    let _awake = Awake::hold(&Roots::default());
+    let mut log = Log::open(job)?;
+    let mut endings = Vec::new();
+    for device in prepared {
+        endings.extend(run_device(survey, device, job, output, stop, &mut log));
+    }
+    Ok(endings)
+}
+
+/// The sums and the ending, with the volumes that were refused from the start.
+fn conclude(report: &mut Report, mut endings: Vec<Ending>) -> Ending {
+    let refused = report.volumes.iter().filter(|volume| volume.state == State::Refused);
     endings.extend(refused.map(|_| Ending::Refused));
-    finish(survey.report, combine(&endings), output)
+    let ending = combine(&endings);
+    report.sum_up();
+    report.exit_code = ending.code();
+    ending
 }
 
 fn has_work(part: &PlannedPart) -> bool {
@@ -96,7 +134,7 @@ fn note_plans(report: &mut Report, device: &Prepared) {
 }
 
 fn note_problem(survey: &mut Survey, index: usize, problem: NotPrepared) -> Ending {
-    let name = survey.targets[index].facts().name.clone();
+    let name = survey.report.targets[index].name.clone();
     let errors = &mut survey.report.errors;
     match problem {
         NotPrepared::NoRoute(tried) => {
@@ -110,6 +148,10 @@ fn note_problem(survey: &mut Survey, index: usize, problem: NotPrepared) -> Endi
         NotPrepared::Failed(error) => {
             errors.push(describe(&name, &error));
             ending_of_error(&error)
+        }
+        NotPrepared::Gone(error) => {
+            errors.push(format!("{name}: {error}"));
+            Ending::Failed
         }
     }
 }
@@ -147,7 +189,7 @@ fn show_before(report: &Report, output: &Output) -> Result<()> {
 
 fn question(survey: &Survey, prepared: &[Prepared]) -> String {
     let bytes = prepared.iter().flat_map(|device| &device.parts).map(|part| part.plan.facts().bytes).sum();
-    let names: Vec<&str> = prepared.iter().map(|device| survey.targets[device.target].facts().name.as_str()).collect();
+    let names: Vec<&str> = prepared.iter().map(|device| survey.report.targets[device.target].name.as_str()).collect();
     format!(
         "This discards {} of free space on {}. Files that were deleted there can then no longer be recovered.",
         human::exact(bytes),
@@ -181,7 +223,7 @@ fn run_device(
     log: &mut Log,
 ) -> Vec<Ending> {
     let target = &survey.targets[device.target];
-    let name = target.facts().name.clone();
+    let name = survey.report.targets[device.target].name.clone();
     let trial = match try_route(target, device, job.canary) {
         Ok(trial) => trial,
         Err(failed) => {
@@ -272,19 +314,17 @@ fn combine(units: &[Ending]) -> Ending {
     }
 }
 
-fn finish(mut report: Report, ending: Ending, output: &Output) -> Result<Ending> {
-    report.sum_up();
-    report.exit_code = ending.code();
+fn print_end(report: &Report, output: &Output) -> Result<()> {
     let mut out = std::io::stdout().lock();
     if output.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
+        serde_json::to_writer_pretty(&mut out, report)?;
         writeln!(out)?;
     } else if output.quiet {
         report.errors.iter().for_each(|error| eprintln!("coldtrim: {error}"));
     } else {
-        text::print(&mut out, &report, output.paint)?;
+        text::print(&mut out, report, output.paint)?;
     }
-    Ok(ending)
+    Ok(())
 }
 
 /// Every command and its answer, for `--log`.
@@ -322,7 +362,7 @@ impl Watcher for RunWatcher<'_> {
     }
 
     fn objection(&mut self) -> Option<String> {
-        self.target.check_still_there().err().map(|error| error.to_string())
+        self.target.must_be_unchanged().err().map(|error| error.to_string())
     }
 }
 

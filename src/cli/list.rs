@@ -1,0 +1,87 @@
+//! `coldtrim list`: drives, how they are attached, what is on them, and which routes could trim them.
+
+use super::job::Output;
+use super::survey::identify;
+use super::{Ending, device};
+use crate::report::{SCHEMA, human};
+use crate::target::Roots;
+use crate::target::facts::DiskFacts;
+use crate::target::list::{ListedDisk, list};
+use anyhow::{Result, bail};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Runs the verb for `only`, or for every disk.
+pub fn run(only: &[PathBuf], output: &Output) -> Result<Ending> {
+    let mut disks = list(&Roots::default(), &identify);
+    if !only.is_empty() {
+        let wanted = |disk: &ListedDisk| {
+            only.iter().any(|path| *path == disk.disk.node || disk.partitions.iter().any(|p| *path == p.partition.node))
+        };
+        disks.retain(wanted);
+        if disks.is_empty() {
+            bail!("none of these is a disk that the kernel knows; `coldtrim list` shows all of them");
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    if output.json {
+        let all = serde_json::json!({ "schema": SCHEMA, "command": "list", "disks": disks });
+        serde_json::to_writer_pretty(&mut out, &all)?;
+        writeln!(out)?;
+        return Ok(Ending::Done);
+    }
+    if disks.is_empty() && !output.quiet {
+        writeln!(out, "The kernel knows no disk here.")?;
+    }
+    disks.iter().try_for_each(|disk| print(&mut out, disk, output))?;
+    Ok(Ending::Done)
+}
+
+fn print(out: &mut dyn Write, listed: &ListedDisk, output: &Output) -> Result<()> {
+    let disk = &listed.disk;
+    let facts = [Some(human::bytes(disk.size)), device::model(disk), device::attachment(disk)];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    writeln!(out, "{}  {}", output.paint.bold(&disk.node.display().to_string()), facts.join(", "))?;
+    let whole = listed.content.as_ref();
+    if whole.is_some() || !listed.users.is_empty() {
+        writeln!(out, "  {}", what(whole, &listed.users))?;
+    }
+    for partition in &listed.partitions {
+        let node = partition.partition.node.display();
+        let size = human::bytes(partition.partition.range.len());
+        writeln!(out, "  {node}  {size}  {}", what(partition.content.as_ref(), &partition.users))?;
+    }
+    writeln!(out, "  routes: {}", routes(disk))?;
+    for finding in &listed.findings {
+        writeln!(out, "  {} {}", output.paint.warn("note:"), finding.message)?;
+    }
+    Ok(())
+}
+
+fn what(content: Option<&crate::target::Identity>, users: &[crate::target::usage::User]) -> String {
+    let mut words = Vec::new();
+    if let Some(content) = content {
+        words.push(content.format.clone().unwrap_or_else(|| "unknown".to_owned()));
+        words.extend(content.label.as_ref().map(|label| format!("\"{label}\"")));
+    }
+    match users {
+        [] => words.push("not in use".to_owned()),
+        users => words.extend(users.iter().map(ToString::to_string)),
+    }
+    words.join(", ")
+}
+
+/// The routes that could be tried, by facts alone.
+fn routes(disk: &DiskFacts) -> String {
+    use crate::transport::{Applies, TRANSPORTS};
+    let facts = device::facts_of_disk(disk);
+    let names: Vec<String> = TRANSPORTS
+        .iter()
+        .filter_map(|route| match (route.applies)(&facts) {
+            Applies::Auto(_) => Some(route.name.to_owned()),
+            Applies::WhenNamed(_) => Some(format!("--via {}", route.name)),
+            Applies::No(_) => None,
+        })
+        .collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
