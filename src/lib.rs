@@ -1,3 +1,4 @@
 //! coldtrim: offline, filesystem-aware TRIM.
 pub mod cli;
 pub mod sandbox;
+pub mod target;
