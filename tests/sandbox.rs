@@ -151,7 +151,7 @@ fn try_one(what: &str) -> String {
         "limits" => {
             confine::limit(&Limits::for_bytes(0)).expect("limits");
             confine::forbid_more().expect("limits");
-            std::fs::read_to_string("/proc/self/limits").map_or_else(|error| error.to_string(), |text| text)
+            std::fs::read_to_string("/proc/self/limits").unwrap_or_else(|error| error.to_string())
         }
         other => panic!("no such lock: {other}"),
     }

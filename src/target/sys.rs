@@ -1,0 +1,98 @@
+//! Block and loop ioctls, the only ones outside of the transports. linux/fs.h and linux/loop.h give the numbers.
+
+#![allow(unsafe_code)] // the one file of this module that may
+
+use nix::libc;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+nix::ioctl_none_bad!(blkflsbuf, nix::request_code_none!(0x12, 97));
+nix::ioctl_read_bad!(blksszget, nix::request_code_none!(0x12, 104), libc::c_int);
+nix::ioctl_read_bad!(blkpbszget, nix::request_code_none!(0x12, 123), libc::c_uint);
+// The number is made with size_t, the value is always 64 bits wide.
+nix::ioctl_read_bad!(blkgetsize64, nix::request_code_read!(0x12, 114, size_of::<usize>()), u64);
+nix::ioctl_read!(blkgetdiskseq, 0x12, 128, u64);
+nix::ioctl_read_bad!(loop_get_status64, 0x4C05, LoopInfo);
+
+/// `struct loop_info64` (linux/loop.h), of which the first three fields matter here.
+#[repr(C)]
+pub(super) struct LoopInfo {
+    /// st_dev of the backing file.
+    pub device: u64,
+    /// st_ino of the backing file.
+    pub inode: u64,
+    /// st_rdev of the backing file, when that is a device.
+    pub rdevice: u64,
+    rest: [u64; 26],
+}
+
+const _: () = assert!(size_of::<LoopInfo>() == 232);
+
+/// Size of a block node in bytes.
+pub(super) fn size(file: &File) -> io::Result<u64> {
+    let mut bytes = 0;
+    // SAFETY: the kernel writes one u64 to a live u64; the descriptor is open for the whole call.
+    unsafe { blkgetsize64(file.as_raw_fd(), &raw mut bytes) }?;
+    Ok(bytes)
+}
+
+/// Logical sector size of a block node in bytes.
+pub(super) fn logical_sector(file: &File) -> io::Result<u64> {
+    let mut bytes = 0;
+    // SAFETY: the kernel writes one int to a live int; the descriptor is open for the whole call.
+    unsafe { blksszget(file.as_raw_fd(), &raw mut bytes) }?;
+    u64::try_from(bytes).map_err(io::Error::other)
+}
+
+/// Physical sector size of a block node in bytes.
+pub(super) fn physical_sector(file: &File) -> io::Result<u64> {
+    let mut bytes = 0;
+    // SAFETY: the kernel writes one unsigned int to a live one; the descriptor is open for the whole call.
+    unsafe { blkpbszget(file.as_raw_fd(), &raw mut bytes) }?;
+    Ok(u64::from(bytes))
+}
+
+/// Number that changes whenever another device comes to stand behind the same name. None before Linux 5.15.
+pub(super) fn disk_sequence(file: &File) -> Option<u64> {
+    let mut number = 0;
+    // SAFETY: the kernel writes one u64 to a live u64; the descriptor is open for the whole call.
+    unsafe { blkgetdiskseq(file.as_raw_fd(), &raw mut number) }.ok()?;
+    Some(number)
+}
+
+/// Writes back and drops what the kernel has cached of a block node.
+pub(super) fn flush_cache(file: &File) -> io::Result<()> {
+    // SAFETY: no argument; the descriptor is open for the whole call.
+    unsafe { blkflsbuf(file.as_raw_fd()) }?;
+    Ok(())
+}
+
+/// What a loop device stands on.
+pub(super) fn loop_info(file: &File) -> io::Result<LoopInfo> {
+    let mut info = LoopInfo { device: 0, inode: 0, rdevice: 0, rest: [0; 26] };
+    // SAFETY: the kernel writes one loop_info64 to a live value of its size; the descriptor is open for the call.
+    unsafe { loop_get_status64(file.as_raw_fd(), &raw mut info) }?;
+    Ok(info)
+}
+
+/// The first lock of another open file description that a write lock on the whole file would meet.
+pub(super) fn foreign_lock(file: &File) -> io::Result<bool> {
+    let mut lock = whole_file();
+    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut lock))?;
+    Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK)
+}
+
+/// Takes a write lock on the whole file, held by this open file description; `EAGAIN` when somebody has one.
+pub(super) fn lock_whole(file: &File) -> io::Result<()> {
+    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file()))?;
+    Ok(())
+}
+
+fn whole_file() -> libc::flock {
+    // SAFETY: flock is a plain C struct of integers, for which zeros are valid; its padding differs between machines.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::c_short::try_from(libc::F_WRLCK).unwrap_or(1);
+    lock.l_whence = libc::c_short::try_from(libc::SEEK_SET).unwrap_or(0);
+    lock
+}
