@@ -27,7 +27,7 @@ impl Device {
             None => target.partition().is_some() && !target.neighbours().is_empty(),
         };
         let file = match target.claim() {
-            Some(claim) => claim.file().try_clone().map_err(|cause| target.io("duplicating its descriptor", cause))?,
+            Some(_) => target.claimed()?,
             None if partition_only => target.reader()?,
             None => target.disk_reader()?,
         };
@@ -44,36 +44,61 @@ pub fn partition_starts(target: &Target) -> Vec<u64> {
 }
 
 fn facts(target: &Target, partition_only: bool) -> DeviceFacts {
-    let disk = target.disk();
-    let partition = target.partition().filter(|_| partition_only);
-    let disk_size = disk.map_or(target.size(), |disk| disk.size);
-    let text = |pick: fn(&DiskFacts) -> &Option<String>| disk.and_then(|disk| pick(disk).clone()).unwrap_or_default();
-    let block = |bytes: u64| BlockSize::new(bytes).unwrap_or(SECTOR);
-    DeviceFacts {
-        path: match disk {
-            Some(disk) if partition.is_none() => disk.node.clone(),
-            _ => target.path().to_owned(),
+    let Some(disk) = target.disk() else { return facts_of_image(target) };
+    match target.partition().filter(|_| partition_only) {
+        None => facts_of_disk(disk),
+        Some(partition) => DeviceFacts {
+            path: partition.node.clone(),
+            partition: Some(partition.range),
+            partition_sysfs: Some(partition.sysfs.clone()),
+            size: partition.range.len(),
+            ..facts_of_disk(disk)
         },
-        kind: node_kind(target.kind()),
-        sysfs: disk.map(|disk| disk.sysfs.clone()),
-        partition: partition.map(|partition| partition.range),
-        partition_sysfs: partition.map(|partition| partition.sysfs.clone()),
-        usb: disk.and_then(|disk| usb(&disk.attachment)),
-        vendor: text(|disk| &disk.vendor),
-        model: text(|disk| &disk.model),
-        firmware: text(|disk| &disk.revision),
-        logical_block: block(target.logical_sector()),
-        physical_block: block(target.physical_sector()),
-        size: partition.map_or(disk_size, |partition| partition.range.len()),
-        disk_size,
     }
 }
 
-/// What an image is addressed in.
-const SECTOR: BlockSize = match BlockSize::new(512) {
-    Some(size) => size,
-    None => panic!("512 is a power of two"),
-};
+fn facts_of_image(target: &Target) -> DeviceFacts {
+    DeviceFacts {
+        path: target.path().to_owned(),
+        kind: NodeKind::Image,
+        sysfs: None,
+        partition: None,
+        partition_sysfs: None,
+        usb: None,
+        vendor: String::new(),
+        model: String::new(),
+        firmware: String::new(),
+        logical_block: block(target.logical_sector()),
+        physical_block: block(target.physical_sector()),
+        size: target.size(),
+        disk_size: target.size(),
+    }
+}
+
+/// What a route needs to know of a whole disk.
+pub fn facts_of_disk(disk: &DiskFacts) -> DeviceFacts {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    DeviceFacts {
+        path: disk.node.clone(),
+        kind: node_kind(disk.kind),
+        sysfs: Some(disk.sysfs.clone()),
+        partition: None,
+        partition_sysfs: None,
+        usb: usb(&disk.attachment),
+        vendor: text(&disk.vendor),
+        model: text(&disk.model),
+        firmware: text(&disk.revision),
+        logical_block: block(disk.logical_sector),
+        physical_block: block(disk.physical_sector),
+        size: disk.size,
+        disk_size: disk.size,
+    }
+}
+
+/// A sector size; one that is no power of two cannot be addressed, and counts as single bytes, which no plan allows.
+fn block(bytes: u64) -> BlockSize {
+    BlockSize::new(bytes).or(BlockSize::new(1)).unwrap_or_else(|| unreachable!("1 is a power of two"))
+}
 
 fn usb(attachment: &Attachment) -> Option<UsbId> {
     match attachment {

@@ -186,9 +186,10 @@ fn known_format(name: &str) -> Result<(), UsageError> {
 fn trim(args: TrimArgs) -> Result<TrimJob, UsageError> {
     let via = (args.via != "auto").then_some(args.via);
     if let Some(name) = &via
-        && crate::transport::by_name(name).is_none()
+        && crate::transport::route(name).is_none()
     {
-        return Err(UsageError::UnknownRoute(name.clone(), crate::transport::names().join(", ")));
+        let names: Vec<&str> = crate::transport::TRANSPORTS.iter().map(|route| route.name).collect();
+        return Err(UsageError::UnknownRoute(name.clone(), names.join(", ")));
     }
     if args.save_plan.is_some() && args.plan.is_some() {
         return Err(UsageError::TwoPlans);

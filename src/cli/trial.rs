@@ -5,8 +5,7 @@ use super::device::partition_starts;
 use super::routes::Prepared;
 use crate::plan::units::ByteRange;
 use crate::target::Target;
-use crate::transport::access::Direct;
-use crate::transport::{ReadAfterDiscard, TransportError};
+use crate::transport::{BlockRead, Direct, ReadAfterDiscard, TransportError};
 use crate::verify::Verdict;
 use crate::verify::canary::{self, Paths, Trial};
 
@@ -33,22 +32,32 @@ pub struct Failed {
 /// Tries the route of `device` in free space, unless it is the kernel's own on a native port.
 pub fn try_route(target: &Target, device: &mut Prepared, wanted: bool) -> Result<Tried, Failed> {
     let untried = |why: &str| Ok(Tried { verdict: None, evidence: format!("none ({why})") });
-    if !device.route.needs_trial(&device.device.facts) {
+    let node = &device.device;
+    let own_path = (device.route.own_path)(&node.file, &node.facts).map_err(|error| not_tried(&error))?;
+    if own_path.is_none() && !node.facts.is_usb() {
         return untried("the kernel's own way, which was not tried first");
     }
     if !wanted {
         return untried("--no-canary: the route was not tried first");
     }
-    let trial = attempt(target, device).map_err(|error| Failed {
+    let trial = attempt(target, device, own_path).map_err(|error| not_tried(&error))?;
+    judge(trial, device.transport.read_after_discard())
+}
+
+fn not_tried(error: &TransportError) -> Failed {
+    Failed {
         ending: Ending::Failed,
         why: format!("the route could not be tried: {error}; next: {}", error.advice()),
         verdict: None,
         evidence: "none".to_owned(),
-    })?;
-    judge(trial, device.transport.read_after_discard())
+    }
 }
 
-fn attempt(target: &Target, device: &mut Prepared) -> Result<Trial, TransportError> {
+fn attempt(
+    target: &Target,
+    device: &mut Prepared,
+    mut own_path: Option<Box<dyn BlockRead>>,
+) -> Result<Trial, TransportError> {
     let free = all_planned(device);
     let capacity = device.transport.capacity();
     let starts = partition_starts(target);
@@ -68,14 +77,13 @@ fn attempt(target: &Target, device: &mut Prepared) -> Result<Trial, TransportErr
     };
     let node = &device.device;
     let mut kernel = Direct::open(&node.file, &node.facts)?;
-    let mut route = (device.route.reader)(&node.file, &node.facts)?;
-    if let Some(route) = &mut route
+    if let Some(route) = &mut own_path
         && let Err(verdict) = canary::cross_read(&mut kernel, route.as_mut(), &sample(device))
     {
         let evidence = verdict.reason().unwrap_or_default().to_owned();
         return Ok(Trial { verdict, evidence, written: 0 });
     }
-    let mut paths = Paths { kernel: &mut kernel, route: route.as_deref_mut().map(|route| route as _) };
+    let mut paths = Paths { kernel: &mut kernel, route: own_path.as_deref_mut().map(|route| route as _) };
     Ok(canary::run(plan, place, device.transport.as_mut(), &mut paths, nonce()))
 }
 

@@ -149,7 +149,7 @@ pub(super) fn claim_device(
 }
 
 /// Users of the rest of the disk that rule out commands to the whole of it.
-fn others(roots: &Roots, disk: &DiskFacts, partition: &PartitionFacts) -> Vec<User> {
+pub(super) fn others(roots: &Roots, disk: &DiskFacts, partition: &PartitionFacts) -> Vec<User> {
     let all = usage::of_disk(roots, disk);
     all.into_iter().filter(|user| user.node != partition.node && user.forbids(false)).collect()
 }

@@ -295,6 +295,40 @@ impl Target {
         self.file.try_clone().map_err(|cause| self.failed("duplicating its descriptor", cause))
     }
 
+    /// A read-only descriptor of the whole disk; of the image when it is one.
+    pub fn disk_reader(&self) -> Result<File, TargetError> {
+        match self.disk() {
+            None => self.reader(),
+            Some(disk) => claim::open_node(&disk.node, disk.number, false, false),
+        }
+    }
+
+    /// The claimed descriptor, shared; an error when the target is not claimed.
+    pub fn claimed(&self) -> Result<File, TargetError> {
+        let claim = self.claim.as_ref().ok_or_else(|| self.changed("it is not claimed"))?;
+        claim.file().try_clone().map_err(|cause| self.failed("duplicating its descriptor", cause))
+    }
+
+    /// The partitions of the target's disk that the kernel knows.
+    pub fn disk_partitions(&self) -> Vec<PartitionFacts> {
+        self.disk().map(|disk| facts::partitions(&self.roots, disk)).unwrap_or_default()
+    }
+
+    /// The node of partition `number` of this disk, for messages; the target itself where there is none.
+    pub fn node_of_partition(&self, number: Option<u32>) -> PathBuf {
+        let parts = self.disk_partitions();
+        let found = parts.into_iter().find(|part| Some(part.index) == number);
+        found.map_or_else(|| self.path.clone(), |part| part.node)
+    }
+
+    /// Who uses other partitions of the target's disk, so that commands to the whole of it are out of the question.
+    pub fn neighbours(&self) -> Vec<User> {
+        match (self.disk(), self.partition()) {
+            (Some(disk), Some(partition)) => claim::others(&self.roots, disk, partition),
+            _ => Vec::new(),
+        }
+    }
+
     /// A second, writable, unclaimed descriptor of the target's own node, for commands that the kernel keeps inside
     /// it. Only while the claim is held.
     pub fn writer(&self) -> Result<File, TargetError> {

@@ -13,8 +13,7 @@ use super::place::Ground;
 use super::{Place, Verdict};
 use crate::plan::units::ByteRange;
 use crate::plan::{Batch, Plan};
-use crate::transport::access::{BlockAccess, BlockRead};
-use crate::transport::{ErrorKind, Transport, TransportError};
+use crate::transport::{BlockAccess, BlockRead, ErrorKind, Transport, TransportError};
 
 /// What a trial showed and what it rests upon.
 #[derive(Debug, Clone)]
@@ -130,10 +129,11 @@ fn flush_or_reject(transport: &mut dyn Transport) -> Result<(), TransportError> 
 /// What both paths read; none when they do not agree.
 fn read(paths: &mut Paths<'_>, range: ByteRange) -> Result<Option<Vec<u8>>, TransportError> {
     let bytes = paths.kernel.read(range)?;
-    Ok(match &mut paths.route {
-        Some(route) if route.read(range)? != bytes => None,
-        _ => Some(bytes),
-    })
+    let agrees = match &mut paths.route {
+        Some(route) => route.read(range)? == bytes,
+        None => true,
+    };
+    Ok(agrees.then_some(bytes))
 }
 
 /// What the bytes say: `before` was written over the whole ground, `after` was read from it.
