@@ -12,7 +12,7 @@ pub struct LbaRange {
 
 impl LbaRange {
     /// The blocks of `range`; none unless both ends lie on a block boundary.
-    pub(super) fn exactly(range: ByteRange, lba_size: BlockSize) -> Option<Self> {
+    pub(crate) fn exactly(range: ByteRange, lba_size: BlockSize) -> Option<Self> {
         let blocks = Self { start: lba_size.whole_blocks(range.start()), count: lba_size.whole_blocks(range.len()) };
         (blocks.bytes(lba_size) == Some(range)).then_some(blocks)
     }

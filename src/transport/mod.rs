@@ -1,16 +1,30 @@
 //! How a [`Batch`] reaches a drive.
 //!
 //! A [`Transport`] takes batches, which only a plan can make, and turns them into one command each. Building a
-//! command (`encode.rs`), carrying it (an ioctl in a `sys.rs`) and deciding
+//! command (`encode.rs`), carrying it ([`scsi::ScsiPort`], [`nvme::NvmePort`], an ioctl in a `sys.rs`) and deciding
 //! to send it (the caller) are three things. [`TRANSPORTS`] lists the routes.
 
+pub mod access;
 pub mod blkdiscard;
+mod carrier;
 pub mod error;
 pub mod facts;
+pub mod nvme;
 pub mod punch;
+pub mod quirks;
+pub mod sat;
 pub mod scsi;
 mod sysfs;
+pub mod unmap;
+pub mod writesame;
 
+#[cfg(test)]
+pub(crate) mod loopback;
+#[cfg(test)]
+mod tests;
+
+pub use access::{BlockAccess, BlockRead, Direct};
+pub use carrier::Data;
 pub use error::{ErrorKind, TransportError};
 pub use facts::{DeviceFacts, NodeKind, UsbId};
 
@@ -20,7 +34,7 @@ use std::fs::File;
 use std::time::Duration;
 
 /// A command that the device accepted. Accepted is not carried out: only reading back can tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
     /// How long it took.
     pub took: Duration,
@@ -58,6 +72,12 @@ pub trait Transport {
 
     /// Makes the device write its cache to the medium.
     fn flush(&mut self) -> Result<(), TransportError>;
+
+    /// Whether the device says that all blocks of `batch` are deallocated; none when it cannot tell, as most cannot.
+    fn is_deallocated(&mut self, batch: &Batch<'_>) -> Option<bool> {
+        let _ = batch;
+        None
+    }
 }
 
 /// Whether a route can be tried on a device.
@@ -74,6 +94,9 @@ pub enum Applies {
 /// A route ready for use, or why not.
 pub type Opened = Result<Box<dyn Transport>, TransportError>;
 
+/// Reads that use the addresses of a route; none where the kernel's own path is the route's.
+pub type OwnPath = Result<Option<Box<dyn BlockRead>>, TransportError>;
+
 /// A row of [`TRANSPORTS`].
 pub struct Route {
     /// As in `--via`.
@@ -84,7 +107,55 @@ pub struct Route {
     pub applies: fn(&DeviceFacts) -> Applies,
     /// Asks the device for its limits and checks that the route may be used. Sends no discard.
     pub open: fn(&File, &DeviceFacts) -> Opened,
+    /// A reader through the route's own addressing. What it reads must equal what [`Direct`] reads at the same bytes,
+    /// or the route means other blocks by its addresses.
+    pub own_path: fn(&File, &DeviceFacts) -> OwnPath,
 }
 
-/// All routes, in the order in which `auto` prefers them.
-pub const TRANSPORTS: &[Route] = &[punch::ROUTE, blkdiscard::ROUTE];
+/// All routes, in the order in which `auto` tries those that apply. UNMAP stands before ATA commands, because behind
+/// a USB bridge it is the better tested one, and libata, where ATA commands are right, does not know UNMAP.
+pub const TRANSPORTS: &[Route] = &[
+    punch::ROUTE,
+    blkdiscard::ROUTE,
+    nvme::ROUTE,
+    unmap::ROUTE,
+    sat::ROUTE_16,
+    sat::ROUTE_12,
+    writesame::ROUTE_16,
+    writesame::ROUTE_10,
+];
+
+/// The route of this name.
+pub fn route(name: &str) -> Option<&'static Route> {
+    TRANSPORTS.iter().find(|route| route.name == name)
+}
+
+/// What `auto` may try on a device, best first, each with its reason.
+pub fn candidates(facts: &DeviceFacts) -> Vec<(&'static Route, &'static str)> {
+    let reason = |route: &'static Route| match (route.applies)(facts) {
+        Applies::Auto(reason) => Some((route, reason)),
+        _ => None,
+    };
+    TRANSPORTS.iter().filter_map(reason).collect()
+}
+
+/// The last look at a batch: it was made for these limits, and each range ends inside the device.
+fn check_batch(route: &'static str, batch: &Batch<'_>, limits: &Limits, capacity: u64) -> Result<(), TransportError> {
+    let fault = |kind, what: String| Err(TransportError::new(kind, route, what));
+    let ranges = batch.ranges().len();
+    if batch.lba_size() != limits.lba_size() {
+        let (found, expected) = (batch.lba_size().bytes(), limits.lba_size().bytes());
+        return fault(
+            ErrorKind::Contradiction,
+            format!("the plan counts in blocks of {found} bytes, the device in blocks of {expected}"),
+        );
+    }
+    if batch.bytes() > limits.max_command_bytes() || u64::try_from(ranges).map_or(true, |n| n > limits.max_ranges()) {
+        let what = format!("{} bytes in {ranges} ranges are more than one command may hold", batch.bytes());
+        return fault(ErrorKind::LimitExceeded, what);
+    }
+    match batch.byte_ranges().find(|range| range.end() > capacity) {
+        Some(range) => fault(ErrorKind::OutOfRange, format!("{range} pass the device's end at byte {capacity}")),
+        None => Ok(()),
+    }
+}

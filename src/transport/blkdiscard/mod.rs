@@ -37,6 +37,7 @@ pub const ROUTE: Route = Route {
         _ => Applies::Auto("the kernel offers discard for this device"),
     },
     open: |file, facts| Ok(Box::new(BlkDiscard::open(file, facts)?)),
+    own_path: |_, _| Ok(None),
 };
 
 /// True when the kernel says that the disk can discard at all.

@@ -28,6 +28,7 @@ pub const ROUTE: Route = Route {
         _ => Applies::No("punching a hole into a block device writes zeros and is not a discard"),
     },
     open: |file, facts| Ok(Box::new(Punch::open(file, facts)?)),
+    own_path: |_, _| Ok(None),
 };
 
 /// An image file.

@@ -1,2 +1,22 @@
-//! SCSI.
+//! SCSI: commands as bytes ([`encode`]), their carrier ([`ScsiPort`], [`SgIo`]), their answers ([`pages`],
+//! [`sense`]), and a logical unit that puts them together ([`ScsiDevice`]).
+//!
+//! SG_IO passes by everything with which the kernel guards a disk: partition bounds, claims, read-only flags, limits.
+//! What [`disk::Disk`] checks before the first command replaces that.
+
+pub mod device;
+pub mod disk;
+pub mod encode;
+pub mod pages;
+pub mod port;
 pub mod sense;
+mod sys;
+
+#[cfg(test)]
+pub(crate) mod script;
+#[cfg(test)]
+mod tests;
+
+pub use device::ScsiDevice;
+pub use port::{Completion, ScsiPort};
+pub use sys::SgIo;

@@ -55,6 +55,15 @@ impl AtaRegisters {
         self.status == 0 && self.error == 0
     }
 
+    fn kind(self) -> ErrorKind {
+        match (self.status, self.error) {
+            (status, _) if status & 0x20 != 0 => ErrorKind::Failing,
+            (_, error) if error & 0x10 != 0 => ErrorKind::OutOfRange,
+            (_, error) if error & 0x40 != 0 => ErrorKind::Failing,
+            _ => ErrorKind::Aborted,
+        }
+    }
+
     fn describe(self) -> String {
         let named = [(0x80, "interface CRC"), (0x40, "uncorrectable"), (0x10, "address not found"), (0x04, "aborted")];
         let words: Vec<&str> = named.iter().filter(|(bit, _)| self.error & bit != 0).map(|(_, word)| *word).collect();
@@ -129,7 +138,11 @@ impl Sense {
 
     /// What follows from it.
     pub fn kind(&self) -> ErrorKind {
+        if self.deferred {
+            return ErrorKind::Io;
+        }
         match (self.key, self.asc) {
+            (0x0 | 0x1, _) => self.ata.map_or(ErrorKind::Io, AtaRegisters::kind),
             (0x2, _) => ErrorKind::NotReady,
             (0x3 | 0x4, _) => ErrorKind::Failing,
             (0x5, 0x20 | 0x24) => ErrorKind::Rejected,

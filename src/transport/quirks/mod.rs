@@ -1,0 +1,146 @@
+//! Models and bridges with known faults. The kernel keeps such a table (drivers/ata/libata-core.c), but commands sent
+//! through SG_IO pass it by, and behind a bridge the kernel never sees the model.
+
+mod glob;
+
+#[cfg(test)]
+mod tests;
+
+use super::facts::{DeviceFacts, UsbId};
+
+/// What is known about a device. The default is: nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quirks {
+    /// Why it must never be trimmed.
+    pub never: Option<&'static str>,
+    /// Most bytes in one command that it survives.
+    pub max_command_bytes: Option<u64>,
+    /// The model's promise of zeros after TRIM has been found true.
+    pub zeros_trusted: bool,
+    /// ATA PASS-THROUGH(12) shares its first byte with other commands and does harm here.
+    pub no_sat12: bool,
+}
+
+/// A fact about a model: glob over the model, glob over the firmware.
+struct Model(&'static str, &'static str, Fact);
+
+#[derive(Clone, Copy)]
+enum Fact {
+    Never(&'static str),
+    MaxCommandBytes(u64),
+    ZerosTrusted,
+    ZerosNotTrusted,
+}
+
+const BROKEN: Fact = Fact::Never("the kernel's list of faulty drives says that TRIM damages data on this model");
+const LARGE_TRIM_LOCKS: Fact = Fact::MaxCommandBytes(128 << 20);
+
+/// For each kind of fact the first row that matches counts.
+const MODELS: &[Model] = &[
+    Model("SuperSSpeed S238*", "*", BROKEN),
+    Model("M88V29*", "*", BROKEN),
+    Model("SanDisk SD7*", "*", LARGE_TRIM_LOCKS),
+    Model("SanDisk SD8*", "*", LARGE_TRIM_LOCKS),
+    Model("SanDisk SD9*", "*", LARGE_TRIM_LOCKS),
+    Model("INTEL*SSDSC2MH*", "*", Fact::ZerosNotTrusted),
+    Model("Micron*", "*", Fact::ZerosTrusted),
+    Model("Crucial*", "*", Fact::ZerosTrusted),
+    Model("FCCT*M500*", "*", Fact::ZerosTrusted),
+    Model("INTEL*SSD*", "*", Fact::ZerosTrusted),
+    Model("SSD*INTEL*", "*", Fact::ZerosTrusted),
+    Model("Samsung*SSD*", "*", Fact::ZerosTrusted),
+    Model("SAMSUNG*SSD*", "*", Fact::ZerosTrusted),
+    Model("SAMSUNG*MZ7KM*", "*", Fact::ZerosTrusted),
+    Model("SAMSUNG*MZ7LH*", "*", Fact::ZerosTrusted),
+    Model("ST[1248][0248]0[FH]*", "*", Fact::ZerosTrusted),
+];
+
+/// A fact about a USB bridge, whatever drive is behind it.
+struct Bridge(u16, u16, BridgeFact);
+
+#[derive(Clone, Copy)]
+enum BridgeFact {
+    MaxCommandBytes(u64),
+    NoSat12,
+}
+
+/// Large UNMAPs were reported to run into the 30 second limit (ASM2464PD in USB 3 mode).
+const SLOW_UNMAP: BridgeFact = BridgeFact::MaxCommandBytes(64 << 20);
+
+/// A1h is the entry of the vendor's own NVMe tunnel (JMicron) or was seen to crash the bridge (ASMedia): these are
+/// USB-to-NVMe bridges, on which an ATA command has no meaning anyway.
+const BRIDGES: &[Bridge] = &[
+    Bridge(0x174c, 0x2463, SLOW_UNMAP),
+    Bridge(0x1e91, 0xde79, SLOW_UNMAP),
+    Bridge(0x152d, 0x0562, BridgeFact::NoSat12),
+    Bridge(0x152d, 0x0581, BridgeFact::NoSat12),
+    Bridge(0x152d, 0x0583, BridgeFact::NoSat12),
+    Bridge(0x152d, 0x0586, BridgeFact::NoSat12),
+    Bridge(0x152d, 0xa580, BridgeFact::NoSat12),
+    Bridge(0x152d, 0xa581, BridgeFact::NoSat12),
+    Bridge(0x152d, 0xa583, BridgeFact::NoSat12),
+    Bridge(0x152d, 0xb581, BridgeFact::NoSat12),
+    Bridge(0x174c, 0x2362, BridgeFact::NoSat12),
+    Bridge(0x174c, 0x2364, BridgeFact::NoSat12),
+    Bridge(0x174c, 0x2463, BridgeFact::NoSat12),
+    Bridge(0x1e91, 0xde79, BridgeFact::NoSat12),
+    Bridge(0x0bda, 0x9210, BridgeFact::NoSat12),
+    Bridge(0x0bda, 0x9220, BridgeFact::NoSat12),
+];
+
+/// The names by which a device may be known.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    models: Vec<String>,
+    firmware: String,
+    usb: Option<UsbId>,
+}
+
+impl Names {
+    /// Names as INQUIRY gives them. Bridges spread the model over vendor (8 characters) and product (16), so it is
+    /// also put together again, with and without the padding.
+    pub fn of(facts: &DeviceFacts, vendor: &str, product: &str, revision: &str) -> Self {
+        let models = vec![
+            product.to_owned(),
+            format!("{vendor} {product}"),
+            format!("{vendor:8}{product}"),
+            facts.model.clone(),
+        ];
+        Self { models, firmware: revision.to_owned(), usb: facts.usb }
+    }
+
+    /// Adds the drive's own words from IDENTIFY.
+    #[must_use]
+    pub fn with_drive(mut self, model: &str, firmware: &str) -> Self {
+        self.models.insert(0, model.to_owned());
+        self.firmware = firmware.to_owned();
+        self
+    }
+}
+
+/// All that is known about a device.
+pub fn find(names: &Names) -> Quirks {
+    let mut quirks = Quirks::default();
+    let mut zeros = None;
+    let limit = |known: Option<u64>, bytes: u64| Some(known.map_or(bytes, |known| known.min(bytes)));
+    for Model(model, firmware, fact) in MODELS {
+        if !glob::matches(firmware, &names.firmware) || !names.models.iter().any(|name| glob::matches(model, name)) {
+            continue;
+        }
+        match *fact {
+            Fact::Never(reason) => quirks.never = Some(reason),
+            Fact::MaxCommandBytes(bytes) => quirks.max_command_bytes = limit(quirks.max_command_bytes, bytes),
+            Fact::ZerosTrusted => zeros = zeros.or(Some(true)),
+            Fact::ZerosNotTrusted => zeros = zeros.or(Some(false)),
+        }
+    }
+    for Bridge(vendor, product, fact) in BRIDGES {
+        match fact {
+            _ if names.usb.is_none_or(|usb| (usb.vendor, usb.product) != (*vendor, *product)) => {}
+            BridgeFact::MaxCommandBytes(bytes) => quirks.max_command_bytes = limit(quirks.max_command_bytes, *bytes),
+            BridgeFact::NoSat12 => quirks.no_sat12 = true,
+        }
+    }
+    quirks.zeros_trusted = zeros == Some(true);
+    quirks
+}
