@@ -13,7 +13,7 @@ use std::io;
 
 /// What a witness had to say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "verdict")]
+#[serde(rename_all = "snake_case")]
 pub enum Testimony {
     /// Everything that the witness saw is marked used.
     Agrees {
