@@ -171,8 +171,8 @@ fn mbr_case(folder: &Path, case: u64, rng: &mut Rng) {
     let mut script = "label: dos\n".to_owned();
     let mut slots = areas(rng, 63, sectors - 10, 4);
     // One of the areas may become the extended partition, with logical ones inside.
-    let extended =
-        (!case.is_multiple_of(4) && !slots.is_empty()).then(|| slots.remove(rng.between(0, slots.len() as u64) as usize));
+    let extended = (!case.is_multiple_of(4) && !slots.is_empty())
+        .then(|| slots.remove(rng.between(0, slots.len() as u64) as usize));
     let types = ["7", "c", "83", "82", "fd", "ef", "6"];
     let mut line = |start: u64, length: u64, kind: &str| {
         script.push_str(&format!("start={start},size={length},type={kind}\n"));

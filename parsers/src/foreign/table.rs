@@ -12,7 +12,8 @@ const CLUSTER: &str = "other machines may have it mounted: trim it there, mounte
 const READ_ONLY: &str = "it is a read-only image without free space";
 const OLD: &str = "no tool can trim it; copy the files, make a new filesystem, and trim that";
 const WINDOWS: &str = "trim it in Windows, as administrator: Optimize-Volume -DriveLetter X -ReTrim";
-const MACOS: &str = "trim it in macOS (it trims on mounting and deleting; Disk Utility shows whether TRIM is supported)";
+const MACOS: &str =
+    "trim it in macOS (it trims on mounting and deleting; Disk Utility shows whether TRIM is supported)";
 const BSD: &str = "trim it in the BSD system that made it: fsck_ffs -E, or tunefs -t enable";
 const SLICES: &str = "its table is not read here: name each slice as seen by the system that made it, or trim it there";
 
