@@ -478,7 +478,7 @@ class Container:
             body += struct.pack("<IIQQ", given["descriptor_count"], given["data_count"], given["descriptor_base"], given["data_base"])
             body += struct.pack("<6I", (index + len(place)) % ring, (data_index + data_length) % len(given["data_blocks"]),
                                 index, len(place), data_index, data_length)
-            body += struct.pack("<QQQII", manager, given["object_map"], reaper, 0, max(1, min(100, self.size * self.count >> 29)))
+            body += struct.pack("<QQQII", manager, given["object_map"], reaper, 0, min(100, -(-self.size * self.count // (1 << 29))))
             oids = [oid for oid, _ in given["volumes"]]
             body += struct.pack("<100Q", *(oids + [0] * (100 - len(oids)))) + bytes(256) + bytes(24)
             body += struct.pack("<QQ", 4 if option["encrypted"] else 0, given["jumpstart"]) + bytes(16)
