@@ -125,11 +125,42 @@ fn live(place: &Path, kib: u64, rng: &mut Rng) {
     }
 }
 
+/// Ranges cut where groups begin: the kernel discards group by group, and the loop device then rounds each part.
+fn at_groups(image: &Path, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let head = std::fs::read(image).expect("the image");
+    let number = |at: usize| u64::from(images::u32_at(&head, 1024 + at));
+    let block = 1024 << number(0x18);
+    let (origin, group) = (number(0x14) * block, number(0x20) * block);
+    let mut parts = Vec::new();
+    for (start, len) in ranges {
+        let mut at = *start;
+        while at < start + len {
+            let next = (origin + ((at - origin) / group + 1) * group).min(start + len);
+            parts.push((at, next - at));
+            at = next;
+        }
+    }
+    parts
+}
+
+/// Neighbours as one.
+fn merged(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, len) in ranges {
+        match merged.last_mut() {
+            Some(last) if last.0 + last.1 == *start => last.1 += len,
+            _ => merged.push((*start, *len)),
+        }
+    }
+    merged
+}
+
 /// The kernel discards on a fully allocated copy; what it discarded are holes then.
 fn kernel_agrees(kind: &Kind, kib: u64, rng: &mut Rng) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let place = folder.path().join("mount");
     std::fs::create_dir(&place).expect("a mount point");
+    println!("{}, {kib} KiB", kind.name);
     let image = make(folder.path(), kind, kib, Fill::Empty, rng);
     {
         let device = Loop::new(&image);
@@ -146,7 +177,8 @@ fn kernel_agrees(kind: &Kind, kib: u64, rng: &mut Rng) {
         let _mount = Mount::new(&device.0, &place, "ro");
         tool_ok("fstrim", &[place.to_str().expect("a UTF-8 path")]);
     }
-    assert_eq!(rounded(&ours, 4096), holes(&copy), "{} {kib} KiB: coldtrim (left) and the kernel (right)", kind.name);
+    let expected = merged(&rounded(&at_groups(&copy, &ours), 4096));
+    assert_eq!(expected, holes(&copy), "{} {kib} KiB: coldtrim (left) and the kernel (right)", kind.name);
 }
 
 #[test]

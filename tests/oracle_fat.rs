@@ -7,7 +7,8 @@ mod common;
 use coldtrim_parsers::source::Source;
 use coldtrim_parsers::stack::{Content, Layer, Options, WitnessMode};
 use coldtrim_parsers::witness::Testimony;
-use common::{Rng, full, map_ranges, parse_ranges, seed, tool_ok};
+use common::{Rng, full, map_ranges, parse_ranges, seed, tool, tool_ok};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// How a volume is filled.
@@ -102,8 +103,8 @@ const CONFIGS: &[(u32, u64, u64, u64, u64, &[&str], u64, Fill)] = &[
     (32, 20 * MIB + 4095,     4096, 1,  1, &[],                  0, Fill::Fragmented),
     (32, 1000 * MIB + 12 * KIB, 4096, 8, 2, &[],                 0, Fill::Fragmented),
     (32, 8000 * MIB + 1,      512, 8,   2, &[],                  0, Fill::Fragmented),
-    (32, 3 * MIB + 11 * KIB,  512, 1,   2, &["-f", "1"],         0, Fill::Fragmented),
-    (32, 66 * MIB,            512, 1,   2, &["-s", "2"],         0, Fill::Empty),
+    (32, 3 * MIB + 11 * KIB,  512, 1,   1, &["-a"],              0, Fill::Fragmented),
+    (32, 66 * MIB,            512, 2,   2, &[],                  0, Fill::Empty),
 ];
 
 /// Rows that every run takes: one of every kind.
@@ -180,9 +181,38 @@ impl Volume {
         std::fs::remove_dir_all(&top).expect("folders");
     }
 
+    /// mtools and fatfs take a FAT32 volume with few clusters for FAT12 or FAT16; drivers and mkfs.fat do not.
+    fn is_small_fat32(&self, config: &Config) -> bool {
+        config.bits == 32 && config.size / (config.sector * config.per_cluster) < 65525
+    }
+
+    /// Allocates clusters that no file owns, straight in the table, with noise in the four bits that mean nothing
+    /// (not in free entries: partclone.vfat would take them for used).
+    fn fill_table(&self, config: &Config, rng: &mut Rng) {
+        let file = std::fs::File::options().read(true).write(true).open(&self.image).expect("the image");
+        let mut boot = [0; 64];
+        file.read_exact_at(&mut boot, 0).expect("a boot sector");
+        let field = |at: usize, len: usize| boot[at..at + len].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+        let fat_size = field(36, 4) * config.sector;
+        let mut table = vec![0; fat_size as usize];
+        file.read_exact_at(&mut table, field(14, 2) * config.sector).expect("a table");
+        let mut used = false;
+        for entry in table.chunks_mut(4).skip(3) {
+            used = config.fill == Fill::Full || (used != (rng.between(0, 20) == 0));
+            let noise = (rng.next() as u8) << 4;
+            entry.copy_from_slice(&[[0; 4], [0xFF, 0xFF, 0xFF, noise | 0x0F]][usize::from(used)]);
+        }
+        for copy in 0..config.copies {
+            file.write_all_at(&table, field(14, 2) * config.sector + copy * fat_size).expect("a table");
+        }
+    }
+
     fn fill(&self, config: &Config, rng: &mut Rng) {
         if config.fill == Fill::Empty {
             return;
+        }
+        if self.is_small_fat32(config) {
+            return self.fill_table(config, rng);
         }
         let share = (self.free() / 6).min(3 * MIB);
         // A dozen entries and four folders take up to 20 clusters.
@@ -219,7 +249,10 @@ fn partclone(volume: &Volume) -> Vec<(u64, u64)> {
 
 /// `(used, all)` clusters as fsck.fat counts them.
 fn fsck(volume: &Volume) -> (u64, u64) {
-    let text = tool_ok("fsck.fat", &["-n", "-v", volume.path()]);
+    let output = tool("fsck.fat", &["-n", "-v", volume.path()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    // mkfs.fat forgets bad clusters in FSInfo's hint; nothing else may be wrong.
+    assert!(output.status.success() || text.contains("Free cluster summary wrong"), "{text}");
     let last = text.lines().rev().find(|line| line.contains("clusters")).expect("a line with the count");
     let counts = last.split(' ').filter_map(|word| word.split_once('/'));
     let (used, all) = counts.last().expect("USED/ALL");
@@ -234,12 +267,12 @@ impl Source for File {
     }
 
     fn read_at(&self, at: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, buf, at)
+        self.0.read_exact_at(buf, at)
     }
 }
 
-/// Every witness, also the partial one, must agree.
-fn witnesses_agree(image: &Path, config: &Config) {
+/// The first `count` witnesses must agree.
+fn witnesses_agree(image: &Path, config: &Config, count: usize) {
     let file = std::fs::File::open(image).expect("the image");
     let len = file.metadata().expect("its size").len();
     let source = File(file, len);
@@ -249,9 +282,15 @@ fn witnesses_agree(image: &Path, config: &Config) {
     let Content::Volume { volume, testimony } = &node.content else { panic!("{config:?}: {:?}", node.content) };
     assert_eq!(volume.format, format!("fat{}", config.bits));
     assert_eq!(testimony.len(), 2);
-    for words in testimony {
+    for words in &testimony[..count] {
         assert!(matches!(words, Testimony::Agrees { .. }), "{config:?}: {words:?}");
     }
+}
+
+/// Two lists must be equal; if not, the first difference is shown instead of everything.
+fn same(oracle: &str, ours: &[(u64, u64)], theirs: &[(u64, u64)]) {
+    let first = ours.iter().zip(theirs).position(|(a, b)| a != b).unwrap_or(ours.len().min(theirs.len()));
+    assert!(ours == theirs, "{oracle} differs at extent {first}: {:?} and {:?}", ours.get(first), theirs.get(first));
 }
 
 fn compare(index: usize, rng: &mut Rng) {
@@ -260,14 +299,18 @@ fn compare(index: usize, rng: &mut Rng) {
     let volume = Volume::format(&config, rng);
     volume.fill(&config, rng);
     let ours = map_ranges(&volume.image);
-    assert_eq!(ours, volume.oracle(&[]), "row {index}, {config:?}: fat_free.py differs");
+    same("fat_free.py", &ours, &volume.oracle(&[]));
     if config.bits != 12 {
-        assert_eq!(partclone(&volume), volume.oracle(&["--bad"]), "row {index}, {config:?}: partclone.vfat differs");
+        same("partclone.vfat", &volume.oracle(&["--bad"]), &partclone(&volume));
+    }
+    let small = volume.is_small_fat32(&config);
+    witnesses_agree(&volume.image, &config, if small { 1 } else { 2 });
+    if small {
+        return; // fsck.fat would offer to free the clusters that no file owns
     }
     let (used, all) = fsck(&volume);
     let free = ours.iter().map(|(_, len)| len).sum::<u64>() / (config.sector * config.per_cluster);
     assert_eq!(used + free, all, "row {index}, {config:?}: fsck.fat counts differently");
-    witnesses_agree(&volume.image, &config);
 }
 
 fn rows(bits: u32) {

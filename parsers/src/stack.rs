@@ -2,11 +2,12 @@
 
 use crate::container::{CONTAINERS, Container, Part, Table};
 use crate::error::{ErrorKind, ParseError};
-use crate::foreign::{FOREIGN, Foreign};
+use crate::foreign::{FOREIGN, Foreign, Meaning, has_bytes};
 use crate::fs::{FORMATS, Format};
+use crate::pages::Pages;
 use crate::source::{Source, Window};
 use crate::units::ByteRange;
-use crate::volume::{Finding, Volume};
+use crate::volume::{Consent, Finding, Volume};
 use crate::witness::{Testimony, Witness, hear};
 use serde::{Deserialize, Serialize};
 
@@ -119,9 +120,15 @@ pub enum Content {
 pub fn read(layers: &[Layer<'_>], options: &Options) -> Stack {
     let mut stack = Stack::default();
     let mut leaves = Vec::new();
+    let mut asleep = Vec::new();
     for (device, layer) in layers.iter().enumerate() {
-        discover(device, *layer, options, &mut stack, &mut leaves);
+        let first = leaves.len();
+        discover(device, *layer, &mut stack, &mut leaves);
+        if leaves.iter().skip(first).any(|leaf| is_asleep(layer.source, leaf.range)) {
+            asleep.push(device);
+        }
     }
+    leaves.retain(|leaf| leaf.part.as_ref().is_none_or(|part| options.wants(part.number)));
     let windows: Vec<Option<Window<'_>>> = leaves
         .iter()
         .map(|leaf| layers.get(leaf.device).and_then(|layer| Window::new(layer.source, leaf.range)))
@@ -140,7 +147,29 @@ pub fn read(layers: &[Layer<'_>], options: &Options) -> Stack {
         stack.nodes.push(Node { device: leaf.device, range: leaf.range, part: leaf.part.clone(), content });
     }
     stack.nodes.sort_by_key(|node| (node.device, node.range));
+    asleep.iter().for_each(|device| stack.leave_alone(*device));
     stack
+}
+
+impl Stack {
+    /// Forbids everything on a device with a suspend image: the sleeping system has its filesystems mounted.
+    fn leave_alone(&mut self, device: usize) {
+        self.tables.iter_mut().filter(|table| table.device == device).for_each(|table| table.gaps.clear());
+        for node in self.nodes.iter_mut().filter(|node| node.device == device) {
+            if let Content::Volume { volume, .. } = &mut node.content {
+                volume.findings.push(Finding::refusal(
+                    "the disk holds the suspend image of a sleeping system, to which this volume may still be mounted",
+                    "start that system and shut it down, then try again",
+                ));
+            }
+        }
+    }
+}
+
+/// True when `range` of the device holds the memory of a sleeping system. Unreadable areas are refused elsewhere.
+fn is_asleep(device: &dyn Source, range: ByteRange) -> bool {
+    let mut rows = FOREIGN.iter().filter(|row| row.meaning == Meaning::SleepingSystem);
+    Window::new(device, range).is_some_and(|area| rows.any(|row| row.probe(&area).unwrap_or(false)))
 }
 
 /// An area that no table divides further.
@@ -150,6 +179,8 @@ struct Leaf {
     part: Option<Part>,
     /// Bytes in a sector of the device.
     sector_size: u64,
+    /// What was found on the device around it.
+    findings: Vec<Finding>,
 }
 
 /// What claims to live in an area.
@@ -172,6 +203,8 @@ impl Claim {
 
 /// Every row of every table whose signature is there.
 fn claims(source: &dyn Source, sector_size: Option<u64>) -> Result<Vec<Claim>, ParseError> {
+    // Most signatures lie in the same few pages at both ends.
+    let source = &Pages::new(source);
     let mut found = Vec::new();
     for row in CONTAINERS {
         if let Some(sector_size) = sector_size
@@ -193,23 +226,29 @@ fn claims(source: &dyn Source, sector_size: Option<u64>) -> Result<Vec<Claim>, P
     Ok(found)
 }
 
-fn discover(device: usize, layer: Layer<'_>, options: &Options, stack: &mut Stack, leaves: &mut Vec<Leaf>) {
+fn discover(device: usize, layer: Layer<'_>, stack: &mut Stack, leaves: &mut Vec<Leaf>) {
     let Some(whole) = ByteRange::with_len(0, layer.source.len()) else {
         return;
     };
     let sector_size = layer.sector_size;
-    let found = claims(layer.source, Some(sector_size));
-    let [Claim::Container(row)] = found.as_deref().unwrap_or_default() else {
+    let found = claims(layer.source, Some(sector_size)).map(set_records_apart);
+    let Ok(([Claim::Container(row)], records)) = found.as_ref().map(|(rest, records)| (rest.as_slice(), records))
+    else {
         // Not (only) a table: the leaf is judged, and an ambiguity named, when it is read.
-        leaves.push(Leaf { device, range: whole, part: None, sector_size });
+        leaves.push(Leaf { device, range: whole, part: None, sector_size, findings: Vec::new() });
         return;
     };
     match row.read(layer.source, sector_size) {
         Ok(table) => {
-            for part in table.parts.iter().filter(|part| options.wants(part.number)) {
-                leaves.push(Leaf { device, range: part.range, part: Some(part.clone()), sector_size });
+            for part in &table.parts {
+                let findings = records.iter().map(|row| stale_records(row)).collect();
+                leaves.push(Leaf { device, range: part.range, part: Some(part.clone()), sector_size, findings });
             }
-            stack.tables.push(found_table(device, whole, row.name(), table));
+            let mut table = found_table(device, whole, row.name(), table);
+            if !records.is_empty() {
+                table.gaps.clear(); // what no partition owns may be the RAID's
+            }
+            stack.tables.push(table);
         }
         Err(error) => stack.nodes.push(Node {
             device,
@@ -269,14 +308,19 @@ fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Source], optio
             return refused_by_error("the area", &error, "copy the drive first: ddrescue DEVICE IMAGE MAPFILE");
         }
     };
+    let (found, records) = set_records_apart(found);
     match found.as_slice() {
         [] => refused(
             None,
             "no known filesystem was found, and unknown data is never free",
             "look at it with: blkid -p DEVICE",
         ),
-        [Claim::Format(format)] => read_volume(*format, source, companions, options),
-        [Claim::Foreign(row)] if row.kept => {
+        [Claim::Format(format)] => {
+            let mut findings = leaf.findings.clone();
+            findings.extend(records.iter().map(|row| stale_records(row)));
+            read_volume(*format, source, companions, options, findings)
+        }
+        [Claim::Foreign(row)] if row.meaning == Meaning::Kept => {
             Content::Kept { format: Some(row.name.to_owned()), reason: row.advice.to_owned() }
         }
         [Claim::Foreign(row)] => {
@@ -286,12 +330,38 @@ fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Source], optio
     }
 }
 
+/// Takes the records of firmware RAIDs out, unless there is nothing else: a user may say that they are stale.
+fn set_records_apart(found: Vec<Claim>) -> (Vec<Claim>, Vec<&'static Foreign>) {
+    let is_record = |claim: &Claim| matches!(claim, Claim::Foreign(row) if row.meaning == Meaning::RaidRecords);
+    let (records, rest): (Vec<Claim>, Vec<Claim>) = found.into_iter().partition(is_record);
+    if rest.is_empty() {
+        return (records, Vec::new());
+    }
+    let rows = records.iter().filter_map(|claim| match claim {
+        Claim::Foreign(row) => Some(*row),
+        Claim::Container(_) | Claim::Format(_) => None,
+    });
+    (rest, rows.collect())
+}
+
+fn stale_records(row: &Foreign) -> Finding {
+    Finding::consent(
+        Consent::StaleRaidMetadata,
+        format!(
+            "records of a {} lie at the end of the disk: it may be a member, and what looks like a volume only a part of \
+             one. Where they are not stale, trimming destroys data of the RAID",
+            row.name
+        ),
+        row.advice,
+    )
+}
+
 fn ambiguous(found: &[Claim]) -> Content {
     let names: Vec<&str> = found.iter().map(Claim::name).collect();
     refused(
         None,
         format!("signatures of {} are on the same area, so it is not clear whose data this is", names.join(" and ")),
-        "find out which one is stale and erase that signature alone: wipefs DEVICE",
+        "find out which one is stale and erase that signature alone: wipefs DEVICE lists them, wipefs -o OFFSET DEVICE erases one",
     )
 }
 
@@ -300,11 +370,14 @@ fn read_volume(
     source: &dyn Source,
     companions: &[&dyn Source],
     options: &Options,
+    findings: Vec<Finding>,
 ) -> Content {
     let mut volume = match format.read(source, companions) {
         Ok(volume) => volume,
         Err(error) => return refused_by_error(format.name(), &error, format.checker()),
     };
+    volume.findings.extend(findings);
+    volume.findings.extend(verity(&volume, source));
     if let Some(finding) = expectation(&volume, format, options) {
         volume.findings.push(finding);
     }
@@ -328,6 +401,18 @@ fn read_volume(
     };
     volume.findings.extend(verdicts(format, &testimony));
     Content::Volume { volume: Box::new(volume), testimony }
+}
+
+/// dm-verity keeps its hashes behind the filesystem that they protect, and they cover free blocks too.
+fn verity(volume: &Volume, source: &dyn Source) -> Option<Finding> {
+    let ends = [volume.size, volume.free.grid().end()].into_iter().filter_map(|end| end.checked_next_multiple_of(512));
+    let mut places = ends.flat_map(|end| [Some(end), end.checked_next_multiple_of(4096)]).flatten();
+    places.any(|at| has_bytes(source, at, b"verity\0\0").unwrap_or(true)).then(|| {
+        Finding::refusal(
+            "a dm-verity hash tree lies behind the filesystem; it covers free blocks too, which would then read as damage",
+            "leave it alone: a verified volume is written once",
+        )
+    })
 }
 
 fn expectation(volume: &Volume, format: &dyn Format, options: &Options) -> Option<Finding> {

@@ -25,7 +25,7 @@ pub struct Awake {
 }
 
 #[derive(Debug)]
-enum How {
+pub(super) enum How {
     /// The kernel cannot sleep at all.
     CannotSleep,
     /// `systemd-inhibit` or `elogind-inhibit`, which lives until its input is closed.
@@ -44,6 +44,11 @@ impl Awake {
         } else {
             inhibit().or_else(|| wake_lock(roots)).unwrap_or(How::Nothing)
         };
+        Self { how }
+    }
+
+    #[cfg(test)]
+    pub(super) fn by(how: How) -> Self {
         Self { how }
     }
 
@@ -106,7 +111,7 @@ fn start(program: &str) -> Option<Child> {
     None
 }
 
-fn wake_lock(roots: &Roots) -> Option<How> {
+pub(super) fn wake_lock(roots: &Roots) -> Option<How> {
     let power = roots.sys.join("power");
     // Writing must not create a file in a place where the kernel has none.
     power.join("wake_lock").exists().then_some(())?;

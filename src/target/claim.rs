@@ -194,10 +194,10 @@ pub(super) fn foreign_lock(roots: &Roots, path: &Path, file: &File) -> Option<Us
     Some(User { node: path.into(), by: Use::Locked(usage::lock_owner(roots, &metadata)) })
 }
 
-/// Tries a shared lock on a second description of the same file; taken and given back at once.
+/// Tries the lock that a claim would take, and gives it back at once.
 fn has_flock(file: &File) -> bool {
     let Ok(second) = file.try_clone() else { return false };
-    match Flock::lock(second, FlockArg::LockSharedNonblock) {
+    match Flock::lock(second, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => {
             drop(lock.unlock());
             false

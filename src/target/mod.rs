@@ -39,7 +39,12 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use usage::{Use, User};
+
+/// How long, and how often, a program that has the target open is given time to leave.
+const VISIT: Duration = Duration::from_millis(150);
+const VISITS: u32 = 4;
 
 /// What is going to happen to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,10 +124,10 @@ impl Opener {
         let mut target = Target::of_device(&self.roots, path, file, disk, partition)?;
         virtual_disk::refuse(&target.path, &target.file, target.size, false)?;
         match intent {
-            Intent::Read => target.users = target.find_users(self.is_ours(&target)),
+            Intent::Read => target.users = target.settled_users(self.is_ours(&target)),
             Intent::Discard => {
                 target.claim = Some(self.claim(&target)?);
-                target.users = target.find_users(true);
+                target.users = target.settled_users(true);
                 target.must_be_unused()?;
             }
         }
@@ -165,7 +170,7 @@ impl Opener {
         virtual_disk::refuse(&target.path, &target.file, target.size, true)?;
         match intent {
             Intent::Read => {
-                target.users = target.find_users(false);
+                target.users = target.settled_users(false);
                 target.users.extend(claim::foreign_lock(&self.roots, &target.path, &target.file));
             }
             Intent::Discard => {
@@ -174,7 +179,7 @@ impl Opener {
                 if found.ok() != Some(target.inode) {
                     return Err(target.changed("the name leads to another file"));
                 }
-                target.users = target.find_users(false);
+                target.users = target.settled_users(false);
                 target.must_be_unused()?;
                 target.claim = Some(Arc::new(claim::claim_image(&self.roots, &target.path, writable)?));
             }
@@ -438,6 +443,22 @@ impl Target {
             return Err(self.changed(&format!("expected {} bytes, found {}", self.size, metadata.len())));
         }
         Ok(())
+    }
+
+    /// Who uses it, after a second look when that is a program alone: partitioning tools and udev visit every disk
+    /// for a moment.
+    fn settled_users(&self, ours: bool) -> Vec<User> {
+        let is_image = self.thing == Thing::Image;
+        let mut users = self.find_users(ours);
+        for _ in 0..VISITS {
+            let mut forbidding = users.iter().filter(|user| user.forbids(is_image)).peekable();
+            if forbidding.peek().is_none() || !forbidding.all(|user| matches!(user.by, Use::Open { .. })) {
+                break;
+            }
+            std::thread::sleep(VISIT);
+            users = self.find_users(ours);
+        }
+        users
     }
 
     /// Who uses it now. `ours` tells that a claim that the kernel reports is our own.

@@ -161,7 +161,7 @@ fn directory(roots: &Roots, path: PathBuf) -> TargetError {
     let at = path.canonicalize().unwrap_or_else(|_| path.clone());
     let table = std::fs::read(roots.proc.join("self/mountinfo")).unwrap_or_default();
     let table = String::from_utf8_lossy(&table).into_owned();
-    let mount = table.lines().filter_map(Mount::parse).filter(|mount| Path::new(&mount.at) == at).last();
+    let mount = table.lines().filter_map(Mount::parse).rfind(|mount| Path::new(&mount.at) == at);
     if let Some(mount) = mount {
         return TargetError::MountPoint { at: mount.at, source_node: mount.source };
     }

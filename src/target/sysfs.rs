@@ -81,7 +81,7 @@ pub(super) fn hex(directory: &Path, name: &str) -> Option<u16> {
 pub(super) fn entries(directory: &Path) -> Vec<String> {
     let found = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = found.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_by(|a, b| natural(a).cmp(&natural(b)));
+    names.sort_by_key(|name| natural(name));
     names
 }
 

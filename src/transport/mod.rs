@@ -114,7 +114,7 @@ pub struct Route {
 
 /// All routes, in the order in which `auto` tries those that apply. UNMAP stands before ATA commands, because behind
 /// a USB bridge it is the better tested one, and libata, where ATA commands are right, does not know UNMAP.
-pub const TRANSPORTS: &[Route] = &[
+pub static TRANSPORTS: &[Route] = &[
     punch::ROUTE,
     blkdiscard::ROUTE,
     nvme::ROUTE,

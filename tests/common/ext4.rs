@@ -11,7 +11,8 @@ pub struct Kind {
     pub name: &'static str,
     pub options: &'static str,
     pub kib: u64,
-    /// False when the running kernel cannot mount it (blocks larger than a page, no such driver).
+    /// False when the running kernel cannot mount it (blocks larger than a page, features that are
+    /// often not built in).
     pub mounts: bool,
 }
 
@@ -60,7 +61,8 @@ pub static KINDS: &[Kind] = &[
     kind("bigalloc, crc16", "-O bigalloc,^metadata_csum,uninit_bg -b 2048 -C 16384", 100_014),
     kind("mmp", "-O mmp -b 1024", 30_011),
     kind("orphan file, fast commit", "-O orphan_file,fast_commit -b 1024", 60_013),
-    kind("quota, project, encrypt, verity", "-O quota,project,encrypt,verity -b 1024", 50_033),
+    kind("encrypt, verity", "-O encrypt,verity -b 1024", 50_033),
+    unmountable("quota, project, casefold", "-O quota,project,casefold -b 1024", 50_035),
     kind("large_dir, ea_inode, inline_data", "-O large_dir,ea_inode,inline_data -b 1024", 40_031),
     kind("small groups", "-b 1024 -g 1024", 50_051),
     kind("one short group behind", "-b 1024 -g 8192 -O ^has_journal", 8_192 + 700),

@@ -53,21 +53,23 @@ impl Running<'_> {
     /// Waits for its end.
     pub fn wait(self) -> Output {
         let output = receive(&self.reply, self.limit).unwrap_or_else(|e| panic!("{e}"));
-        if std::env::var_os("COLDTRIM_LAB_TRACE").is_some() {
-            eprintln!("lab: {:.2?} {:?} {}", self.since.elapsed(), output.status, self.command);
-        }
+        trace(self.since, &output, &self.command);
         output
     }
 
     /// Sends a signal to the command and all it started, as Ctrl-C on a terminal does.
     pub fn signal(&self, signal: i32) {
-        let answer = self.channel.ask("signal", signal.into(), &self.number.to_string()).expect("a guest that answers");
+        let answer = self
+            .channel
+            .ask("signal", signal.into(), &self.number.to_string(), Duration::ZERO)
+            .expect("a guest that answers");
         assert!(answer.status == Status::Exited(0), "signal {signal} could not be sent: {answer}");
     }
 
     /// What it has printed so far, or `None` when it has ended.
     pub fn so_far(&self) -> Option<Output> {
-        let answer = self.channel.ask("peek", 0, &self.number.to_string()).expect("a guest that answers");
+        let answer =
+            self.channel.ask("peek", 0, &self.number.to_string(), Duration::ZERO).expect("a guest that answers");
         Some(answer).filter(|answer| answer.status == Status::Exited(0))
     }
 }
@@ -106,10 +108,13 @@ impl Channel {
         Ok(Running { channel: self, command: command.to_owned(), since: Instant::now(), number, limit, reply })
     }
 
-    /// A request that the agent answers at once.
-    pub fn ask(&self, verb: &str, argument: i64, body: &str) -> Result<Output, String> {
+    /// A request that the agent answers itself.
+    pub fn ask(&self, verb: &str, argument: i64, body: &str, limit: Duration) -> Result<Output, String> {
+        let since = Instant::now();
         let (_, reply) = self.send(verb, argument, body)?;
-        receive(&reply, Duration::ZERO)
+        let output = receive(&reply, limit)?;
+        trace(since, &output, &format!("{verb} {body}"));
+        Ok(output)
     }
 
     fn send(&self, verb: &str, argument: impl fmt::Display, body: &str) -> Result<(u64, Receiver<Output>), String> {
@@ -126,6 +131,12 @@ impl Drop for Channel {
     /// The reader holds the stream too, so it must be closed by name for the guest to see it.
     fn drop(&mut self) {
         let _ = lock(&self.writer).shutdown(std::net::Shutdown::Both);
+    }
+}
+
+fn trace(since: Instant, output: &Output, what: &str) {
+    if std::env::var_os("COLDTRIM_LAB_TRACE").is_some() {
+        eprintln!("lab: {:.2?} {:?} {what}", since.elapsed(), output.status);
     }
 }
 

@@ -1,11 +1,13 @@
 //! The drives of the lab, and what a test does with one.
 
+use super::Lab;
 use super::backing::{self, Snapshot};
-use super::{Lab, guest_file, quoted};
 use std::path::PathBuf;
 use std::sync::MutexGuard;
 
 const MIB: u64 = 1 << 20;
+/// Mebibytes of most drives: enough for FAT32 with clusters of one sector, little to fill and compare.
+const SMALL: u64 = 48;
 
 /// One drive: a raw file behind one of QEMU's front ends. Its name is also its serial number.
 pub struct Spec {
@@ -27,21 +29,26 @@ const fn drive(name: &'static str, mib: u64, bridge: &'static str, device: &'sta
 
 /// `rotation_rate=1` means "not rotating", as every SSD says.
 pub const DRIVES: &[Spec] = &[
-    drive("ahci0", 64, "", "ide-hd,bus=ahci.0,rotation_rate=1"),
-    drive("nvme0", 64, "", "nvme"),
-    drive("nvme4k", 64, "", "nvme,logical_block_size=4096,physical_block_size=4096"),
-    drive("uas0", 64, "usb-uas,bus=xhci.0,id=uas0", "scsi-hd,bus=uas0.0,rotation_rate=1"),
-    drive("bot0", 64, "", "usb-storage,bus=xhci.0"),
+    drive("ahci0", SMALL, "", "ide-hd,bus=ahci.0,rotation_rate=1"),
+    drive("nvme0", SMALL, "", "nvme"),
+    drive("nvme4k", SMALL, "", "nvme,logical_block_size=4096,physical_block_size=4096"),
+    drive("uas0", SMALL, "usb-uas,bus=xhci.0,id=uas0", "scsi-hd,bus=uas0.0,rotation_rate=1"),
+    drive("bot0", SMALL, "", "usb-storage,bus=xhci.0"),
     drive(
         "bot4k",
-        64,
+        SMALL,
         "usb-bot,bus=xhci.0,id=bot4k,serial=bot4k",
         "scsi-hd,bus=bot4k.0,rotation_rate=1,logical_block_size=4096,physical_block_size=4096",
     ),
-    drive("vscsi0", 64, "", "scsi-hd,bus=vscsi.0,rotation_rate=1"),
-    drive("vscsi4k", 64, "", "scsi-hd,bus=vscsi.0,rotation_rate=1,logical_block_size=4096,physical_block_size=4096"),
+    drive("vscsi0", SMALL, "", "scsi-hd,bus=vscsi.0,rotation_rate=1"),
+    drive("vscsi4k", SMALL, "", "scsi-hd,bus=vscsi.0,rotation_rate=1,logical_block_size=4096,physical_block_size=4096"),
     // Coarse granularity and small commands: many batches, much rounding.
-    drive("vcoarse0", 64, "", "scsi-hd,bus=vscsi.0,rotation_rate=1,discard_granularity=65536,max_unmap_size=1048576"),
+    drive(
+        "vcoarse0",
+        SMALL,
+        "",
+        "scsi-hd,bus=vscsi.0,rotation_rate=1,discard_granularity=65536,max_unmap_size=1048576",
+    ),
     // Room for the formats that refuse less.
     drive("vbig0", 768, "", "scsi-hd,bus=vscsi.0,rotation_rate=1"),
 ];
@@ -71,15 +78,30 @@ pub struct Volume {
 }
 
 impl Drive<'_> {
-    /// The file in `/sys/block/` of this drive, such as `queue/discard_max_bytes`.
+    /// A pattern below this drive's folder in `/sys/block/`, such as `queue/discard_max_bytes`.
     pub fn sysfs(&self, file: &str) -> String {
-        self.lab.sysfs(&format!("block/{}/{file}", self.node.trim_start_matches("/dev/")))
+        self.lab.sysfs(&format!("{}/{file}", self.sysfs_folder()))
+    }
+
+    /// Whether this driver carries the drive, at any level between the disk and the machine.
+    pub fn has_driver(&self, driver: &str) -> bool {
+        let mut link = format!("{}/device/", self.sysfs_folder());
+        (0..10).any(|_| {
+            let found =
+                self.lab.has_sysfs(&format!("{link}driver")) && self.lab.sysfs(&format!("{link}driver")) == driver;
+            link.push_str("../");
+            found
+        })
+    }
+
+    fn sysfs_folder(&self) -> String {
+        self.node.replace("/dev/", "block/")
     }
 
     /// Fills the whole drive with a pattern that has no zero byte, and lets the guest forget what it knew of it.
     pub fn fill(&self) {
         backing::fill(&self.backing, self.spec.size);
-        self.lab.run_ok(&format!("blockdev --flushbufs --rereadpt {}", self.node));
+        let _ = self.lab.ask("flush", &self.node);
     }
 
     /// Pattern everywhere, then a volume with random files, fragmented by deletions; unmounted again.
@@ -87,12 +109,9 @@ impl Drive<'_> {
     pub fn make(&self, format: &str, table: &str, seed: u64) -> Volume {
         self.fill();
         let manifest = format!("/lab/{}.manifest", self.spec.name);
-        let script = guest_file("volume.py");
-        let command =
-            format!("python3 -I -S {} make {} {format} {table} {seed} {manifest}", quoted(&script), self.node);
-        let answer = self.lab.run_ok(&command);
+        let answer = self.lab.ask("volume", &format!("make {} {format} {table} {seed} {manifest}", self.node));
         let fields: Vec<_> = answer.split_whitespace().collect();
-        let [node, start, size] = fields[..] else { panic!("{command}: {answer}") };
+        let [node, start, size] = fields[..] else { panic!("volume.py: {answer}") };
         Volume {
             format: format.to_owned(),
             node: node.to_owned(),
@@ -104,19 +123,12 @@ impl Drive<'_> {
 
     /// Mounts the volume afresh, compares every file with what was written, and runs the format's fsck.
     pub fn check(&self, volume: &Volume) {
-        let script = guest_file("volume.py");
-        self.lab.run_ok(&format!(
-            "python3 -I -S {} check {} {} {}",
-            quoted(&script),
-            volume.node,
-            volume.format,
-            volume.manifest
-        ));
+        let _ = self.lab.ask("volume", &format!("check {} {} {}", volume.node, volume.format, volume.manifest));
     }
 
     /// What the host sees in the backing file now.
     pub fn snapshot(&self) -> Snapshot {
-        self.lab.run_ok(&format!("blockdev --flushbufs {}", self.node));
+        let _ = self.lab.ask("flush", &self.node);
         Snapshot::take(&self.backing)
     }
 }

@@ -6,7 +6,7 @@
 //! let before = disk.snapshot();
 //! disk.lab.run_ok(&format!("coldtrim trim --yes --via unmap {}", disk.node));
 //! before.assert_only_discarded(&planned);         // the backing file, as the host sees it
-//! disk.check(&volume);                            // fresh mount by the kernel, every file's hash, fsck
+//! disk.check(&volume);                            // fresh mount by the kernel, every file's bytes, fsck
 //! ```
 //!
 //! The guest's root is the host's own `/` (9p, read-only, with an overlay that forgets), so every tool and every built
@@ -110,13 +110,29 @@ impl Lab {
 
     /// The node of the drive with this serial number, such as `/dev/sdb`.
     pub fn node(&self, serial: &str) -> Option<String> {
-        let answer = self.channel.ask("node", 0, serial).unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
-        Some(answer.stdout).filter(|node| !node.is_empty())
+        Some(self.ask("node", serial)).filter(|node| !node.is_empty())
     }
 
-    /// A file of the guest's sysfs, such as `block/sda/queue/discard_max_bytes`, without the last line break.
-    pub fn sysfs(&self, path: &str) -> String {
-        self.run_ok(&format!("cat /sys/{path}")).trim_end().to_owned()
+    /// The first match of a pattern in the guest's sysfs, such as `block/sda/queue/discard_max_bytes`: a file's contents,
+    /// a link's last name. Much faster than a command.
+    pub fn sysfs(&self, pattern: &str) -> String {
+        self.ask("sysfs", pattern)
+    }
+
+    /// Whether a pattern in the guest's sysfs matches anything.
+    pub fn has_sysfs(&self, pattern: &str) -> bool {
+        self.try_ask("sysfs", pattern).status == Status::Exited(0)
+    }
+
+    /// A request that the agent answers itself, without starting a process.
+    fn ask(&self, verb: &str, body: &str) -> String {
+        let answer = self.try_ask(verb, body);
+        assert!(answer.status == Status::Exited(0), "in the guest: {verb} {body}\n{answer}\n{}", self.log());
+        answer.stdout
+    }
+
+    fn try_ask(&self, verb: &str, body: &str) -> Output {
+        self.channel.ask(verb, 0, body, PATIENCE).unwrap_or_else(|e| panic!("{e}\n{}", self.log()))
     }
 
     /// Waits for a drive of the table and claims it for one test.
@@ -137,11 +153,6 @@ impl Lab {
 /// The path of a helper under `tests/lab/guest/`, the same in the guest.
 pub fn guest_file(name: &str) -> String {
     format!("{}/tests/lab/guest/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Quotes a word for `sh`.
-pub fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 fn tail(folder: &Path) -> String {

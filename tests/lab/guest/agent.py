@@ -6,14 +6,22 @@ Reply:    ID STATUS LENGTH LENGTH\n  then standard output and standard error
   signal  ARGUMENT is a signal's number; the bytes are the ID of a running command, whose process group gets it
   peek    the bytes are the ID of a running command; the reply holds its output so far
   node    the bytes are a drive's serial number; the reply holds its node, or nothing
+  sysfs   the bytes are a pattern below /sys; the reply holds the contents of the first match, or a link's last name
+  flush   the bytes are a node: what the kernel holds of it is written and forgotten
+  volume  the bytes are arguments for volume.py, which runs here in a thread: starting Python takes a second or more
 Commands run side by side. When the host goes away, the guest switches itself off.
 """
 import glob
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import volume  # noqa: E402: beside this file, where Python's isolated mode does not look
 
 # Filesystems, RAID and the rest come by themselves when they are used; scsi_debug and vhci_hcd by `modprobe` in a test.
 DRIVERS = (("sd_mod", "sg", "virtio_scsi", "ahci", "nvme"), ("xhci_pci", "uas", "usb_storage", "loop", "dm_mod", "fuse"))
@@ -83,6 +91,24 @@ def node(serial):
     return ""
 
 
+def sysfs(pattern):
+    found = sorted(glob.glob("/sys/" + pattern))
+    if not found:
+        raise FileNotFoundError("/sys/" + pattern)
+    if os.path.islink(found[0]):
+        return os.path.basename(os.readlink(found[0]))
+    with open(found[0]) as file:
+        return file.read().strip()
+
+
+def call(function, argument):
+    """Status, output and errors as a command would leave them."""
+    try:
+        return 0, (function(argument) or "").encode(), b""
+    except BaseException:  # SystemExit and whatever else: the agent must live
+        return 1, b"", traceback.format_exc().encode()
+
+
 class Agent:
     def __init__(self, port):
         self.port = port
@@ -136,14 +162,19 @@ class Agent:
         with output, errors:
             self.reply(number, "timeout" if late.is_set() else status, contents(output), contents(errors))
 
+    def answer(self, number, function, argument):
+        self.reply(number, *call(function, argument))
+
     def serve(self):
         self.reply(b"0", 0)
         while True:
             number, verb, argument, body = self.request()
             if verb == b"run":
                 self.start(number, argument, body)
-            elif verb == b"node":
-                self.reply(number, 0, node(body.decode()).encode())
+            elif verb == b"volume":
+                threading.Thread(target=self.answer, args=(number, volume.main, body.decode().split()), daemon=True).start()
+            elif verb in CALLS:
+                self.answer(number, CALLS[verb], body.decode())
             elif body not in self.running:
                 self.reply(number, 1, errors=b"that command is not running")
             elif verb == b"signal":
@@ -152,6 +183,9 @@ class Agent:
             else:
                 _, output, errors = self.running[body]
                 self.reply(number, 0, contents(output), contents(errors))
+
+
+CALLS = {b"node": node, b"sysfs": sysfs, b"flush": volume.flush}
 
 
 def contents(file):

@@ -11,6 +11,9 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 /// Bytes of the largest read, and of what may lie between two wanted blocks before two reads are made of it.
 const MAX_RUN: u64 = 1 << 20;
 
+/// Called with the index of a block among those that were wanted, and its bytes.
+pub(super) type Visit<'v> = dyn FnMut(usize, &[u8]) -> Result<(), ParseError> + 'v;
+
 /// The blocks of a container.
 #[derive(Clone, Copy)]
 pub(super) struct Blocks<'a> {
@@ -48,15 +51,11 @@ impl Blocks<'_> {
 
     /// Reads blocks in the order in which they lie, neighbours in one request, and hands each to `visit` with its
     /// index in `wanted`. A block that is wanted twice is an error: every block here has one owner.
-    pub fn each(
-        &self,
-        wanted: &[u64],
-        what: &'static str,
-        visit: &mut dyn FnMut(usize, &[u8]) -> Result<(), ParseError>,
-    ) -> Result<(), ParseError> {
+    pub fn each(&self, wanted: &[u64], what: &'static str, visit: &mut Visit<'_>) -> Result<(), ParseError> {
         let mut order: Vec<(u64, usize)> = wanted.iter().copied().zip(0..).collect();
         order.sort_unstable();
-        if let Some([(block, _), _]) = order.array_windows().find(|[a, b]| a.0 == b.0) {
+        let twice = order.iter().zip(order.iter().skip(1)).find(|(a, b)| a.0 == b.0);
+        if let Some(((block, _), _)) = twice {
             return Err(wrong(self.size.to_bytes(*block)?, what, "a block for each", "one block twice"));
         }
         let most = self.size.whole_blocks(MAX_RUN);

@@ -18,6 +18,9 @@ use zerocopy::{LE, U16, U64};
 /// The bits of `ci_block_count` and `ci_free_count` that count.
 const COUNT_MASK: u32 = 0x000F_FFFF;
 
+/// Bytes of a space manager that is not versioned: it ends before `sm_version`.
+const UNVERSIONED_SIZE: u64 = 0x150;
+
 /// Bit of `sm_flags`.
 const VERSIONED: u64 = 1;
 
@@ -105,7 +108,7 @@ impl SpaceManager {
         let [main, _] = &self.raw.sm_dev;
         let (cibs, cabs) = (u64::from(main.sm_cib_count.get()), u64::from(main.sm_cab_count.get()));
         let offset = u64::from(main.sm_addr_offset.get());
-        if !offset.is_multiple_of(8) || offset < from_usize(size_of::<RawSpaceManager>()) {
+        if !offset.is_multiple_of(8) || offset < UNVERSIONED_SIZE {
             return Err(wrong(self.at(), "space manager: address offset", "a multiple of 8 behind the fields", offset));
         }
         let count = if cabs == 0 { cibs } else { cabs };

@@ -50,6 +50,17 @@ impl Witness for Extents {
     }
 }
 
+/// A record of a tree of a volume.
+struct Record<'r> {
+    /// The highest four bits of the key.
+    kind: u64,
+    /// The rest of its first field.
+    id: u64,
+    value: &'r [u8],
+    /// Byte position of its node.
+    at: u64,
+}
+
 struct ExtentWalk<'w, 'a, 'l> {
     checkpoint: &'w Checkpoint<'a>,
     ledger: &'w mut Ledger<'l>,
@@ -90,14 +101,14 @@ impl ExtentWalk<'_, '_, '_> {
         Ok(())
     }
 
-    /// Records of a physical tree: the two parts of the first key field, key, value, position.
+    /// Visits the records of a physical tree, whose nodes belong to `owner`.
     fn records(
         &mut self,
         root: u64,
         tree_type: u32,
         subtype: u32,
         owner: &str,
-        visit: &mut dyn FnMut(&mut Self, u64, u64, &[u8], u64) -> Result<(), ParseError>,
+        visit: &mut dyn FnMut(&mut Self, Record<'_>) -> Result<(), ParseError>,
     ) -> Result<(), ParseError> {
         if root == 0 {
             return Ok(());
@@ -118,8 +129,8 @@ impl ExtentWalk<'_, '_, '_> {
         };
         let nodes = tree.walk(root, &mut |key, value, at| {
             let key: U64<LE> = head(key, at)?;
-            let (record, id) = (key.get() >> 60, key.get() & LOW_60_BITS);
-            visit(self, record, id, value.unwrap_or_default(), at)
+            let (kind, id) = (key.get() >> 60, key.get() & LOW_60_BITS);
+            visit(self, Record { kind, id, value: value.unwrap_or_default(), at })
         })?;
         self.claim_blocks(&nodes, &owner);
         Ok(())
@@ -127,27 +138,28 @@ impl ExtentWalk<'_, '_, '_> {
 
     fn extents(&mut self, root: u64, tree_type: u32, name: &str) -> Result<(), ParseError> {
         let owner = format!("extent references of volume \"{name}\"");
-        self.records(root, tree_type, kind::EXTENT_REFERENCES, &owner, &mut |walk, record, block, value, at| {
-            if record != EXTENT {
-                return Err(wrong(at, "extent-reference tree: record type", EXTENT, record));
+        self.records(root, tree_type, kind::EXTENT_REFERENCES, &owner, &mut |walk, record| {
+            if record.kind != EXTENT {
+                return Err(wrong(record.at, "extent-reference tree: record type", EXTENT, record.kind));
             }
-            let [length, object]: [U64<LE>; 2] = head(value, at)?;
+            let [length, object]: [U64<LE>; 2] = head(record.value, record.at)?;
             if !KINDS_IN_USE.contains(&(length.get() >> 60)) {
                 return Ok(());
             }
             let owner = format_args!("volume \"{name}\", file with identifier {}", object.get()).to_string();
-            walk.claim(block, length.get() & LOW_60_BITS, &owner)
+            walk.claim(record.id, length.get() & LOW_60_BITS, &owner)
         })
     }
 
     fn snapshots(&mut self, root: u64, tree_type: u32, name: &str) -> Result<(), ParseError> {
         let owner = format!("snapshots of volume \"{name}\"");
         let extents_type = kind::PHYSICAL | kind::BTREE_ROOT;
-        self.records(root, tree_type, kind::SNAPSHOTS, &owner, &mut |walk, record, xid, value, at| {
-            if record != SNAPSHOT {
+        self.records(root, tree_type, kind::SNAPSHOTS, &owner, &mut |walk, record| {
+            if record.kind != SNAPSHOT {
                 return Ok(()); // names of snapshots
             }
-            let [tree, superblock]: [U64<LE>; 2] = head(value, at)?;
+            let [tree, superblock]: [U64<LE>; 2] = head(record.value, record.at)?;
+            let xid = record.id;
             walk.ledger.visit();
             walk.claim(superblock.get(), 1, &format_args!("volume \"{name}\", snapshot {xid}"))?;
             walk.extents(tree.get(), extents_type, &format!("{name}\", snapshot {xid} \""))

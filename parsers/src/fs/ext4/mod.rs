@@ -22,6 +22,7 @@ mod layout;
 mod ondisk;
 mod state;
 mod superblock;
+mod witness;
 
 use crate::error::ParseError;
 use crate::foreign::has_bytes;
@@ -29,6 +30,7 @@ use crate::free_map::FreeMap;
 use crate::fs::Format;
 use crate::source::Source;
 use crate::volume::{Finding, Volume};
+use crate::witness::Witness;
 use superblock::SuperBlock;
 
 /// What can be wrong with, or unknown about, a volume of this family.
@@ -104,6 +106,10 @@ impl Format for Ext4 {
 
     fn checker(&self) -> &'static str {
         CHECKER
+    }
+
+    fn witnesses(&self) -> &'static [&'static dyn Witness] {
+        &[&witness::InodeWalk, &witness::Crate]
     }
 }
 

@@ -58,8 +58,10 @@ fn compare(kind: Kind, first: &[u8], other: &[u8], geometry: &Geometry, at: u64,
     if first == other {
         return Ok(());
     }
-    let byte = from_usize(first.iter().zip(other).take_while(|(a, b)| a == b).count());
-    let entry = kind.entry_of_byte(add(done, byte, "a FAT position")?);
+    let same = |(a, b): &(&u8, &u8)| a == b;
+    let byte = from_usize(first.iter().zip(other).take_while(same).count());
+    let differing = first.iter().zip(other).find(|pair| !same(pair)).map_or(0, |(a, b)| a ^ b);
+    let entry = kind.entry_at(add(done, byte, "a FAT position")?, differing);
     if entry >= add(geometry.grid.count(), 2, "the number of FAT entries")? {
         // FAT12 with an odd number of entries: the last half byte is padding.
         return Ok(());
@@ -159,12 +161,13 @@ impl Kind {
         Ok(mul(entries, nibbles, "the bytes of a FAT")?.div_ceil(2))
     }
 
-    /// The (first) entry of which the byte holds a part.
-    fn entry_of_byte(self, byte: u64) -> u64 {
+    /// The first entry that has a part in the bits `differing` of a byte.
+    fn entry_at(self, byte: u64, differing: u8) -> u64 {
+        let nibble = byte.saturating_mul(2).saturating_add(u64::from(differing & 0x0F == 0));
         match self {
-            Self::Fat12 => byte.saturating_mul(2) / 3,
-            Self::Fat16 => byte / 2,
-            Self::Fat32 => byte / 4,
+            Self::Fat12 => nibble / 3,
+            Self::Fat16 => nibble / 4,
+            Self::Fat32 => nibble / 8,
         }
     }
 }

@@ -16,6 +16,8 @@ mod free;
 mod label;
 mod ondisk;
 mod superblock;
+#[cfg(test)]
+mod tests;
 mod witness;
 
 use crate::error::ParseError;
@@ -74,6 +76,8 @@ enum FatError {
          boot sector names {}", named.map_or("no type", Kind::name)
     )]
     Contradiction { clusters: u64, raw: u16, named: Option<Kind> },
+    #[error("the boot sector and its backup differ: {first:#04x} here, {copy:#04x} at byte {at}")]
+    BackupDiffers { at: u64, first: u8, copy: u8 },
     #[error("the copies of the FAT differ at cluster {cluster}: the mark of an interrupted write")]
     CopiesDiffer { cluster: u64 },
 }
@@ -101,6 +105,7 @@ impl Format for Fat {
         let (declared, remark) = declared_free(source, &geometry)?;
         let free = table.map.finish(declared)?;
         findings.extend(remark.or(free.warning().map(str::to_owned)).map(Finding::warning));
+        findings.extend(geometry.lacks_backup.then(|| Finding::warning("the boot sector's backup is missing")));
         let [low, high] = [geometry.serial & 0xFFFF, geometry.serial >> 16];
         Ok(Volume {
             format: geometry.kind.name().to_owned(),

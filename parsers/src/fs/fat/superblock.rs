@@ -4,14 +4,17 @@ use super::ondisk::{RawBootSector, RawTail16, RawTail32};
 use super::{FatError, Kind};
 use crate::error::{Mismatch, ParseError};
 use crate::free_map::Grid;
-use crate::source::{Source, read_struct};
-use crate::units::{BlockSize, add, div_up, mul, sub};
+use crate::source::{Source, read_struct, read_vec};
+use crate::units::{BlockSize, add, mul, sub};
 use zerocopy::FromBytes;
 
 /// BitLocker To Go dresses as FAT32; this GUID at byte 424 gives it away.
 const BITLOCKER_TO_GO: [u8; 16] = *b"\x3B\xD6\x67\x49\x29\x2E\xD8\x4A\x83\x99\xF6\xA3\x39\xE3\xD0\x01";
 /// Where that GUID lies, counted from byte 36 as `tail` is.
 const BITLOCKER_AT: std::ops::Range<usize> = 388..404;
+
+/// The bytes that state sizes and places: from the sector size to the number of the backup boot sector.
+const NUMBERS: std::ops::Range<u64> = 0x0B..0x34;
 
 /// What the boot sector says, checked. Positions and lengths are bytes from the start of the volume.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(super) struct Geometry {
     /// The state byte, and where it lies.
     pub state: (u8, u64),
     pub serial: u32,
+    /// True when the boot sector has a copy that should be there and is not.
+    pub lacks_backup: bool,
 }
 
 /// The root directory.
@@ -103,8 +108,11 @@ pub(super) fn read(source: &dyn Source) -> Result<Geometry, ParseError> {
     let first_fat = mul(raw.rsvd_sec_cnt.get().into(), sector, "the start of the first FAT")?;
     let root_at = add(first_fat, mul(fat_bytes, raw.num_fats.into(), "the FATs")?, "the end of the FATs")?;
     let root_entries = mul(raw.root_ent_cnt.get().into(), 32, "the root directory")?;
-    let root_len = mul(div_up(root_entries, sector, "the root directory")?, sector, "the root directory")?;
-    let first_data = add(root_at, root_len, "the start of the clusters")?;
+    if root_entries.checked_rem(sector) != Some(0) {
+        // Drivers refuse it too, and a damaged number here would move every cluster.
+        return Err(bad(0x11, "bytes of the root directory", format!("whole sectors of {sector}"), root_entries));
+    }
+    let first_data = add(root_at, root_entries, "the start of the clusters")?;
     let size = mul(total, sector, "the size of the volume")?;
     let clusters = block.whole_blocks(
         sub(size, first_data, "the cluster area").map_err(|_| bad(0x13, "the volume's size", first_data, size))?,
@@ -125,7 +133,30 @@ pub(super) fn read(source: &dyn Source) -> Result<Geometry, ParseError> {
         media: raw.media,
         state: tail.state,
         serial: tail.serial,
+        lacks_backup: check_backup(source, &raw, &tail, sector)?,
     })
+}
+
+/// FAT32 keeps a copy of its boot sector. It is never used, but where one is, its numbers are the same: nothing else
+/// tells a damaged number from a right one. True when there is no copy in the place that was named for it.
+fn check_backup(source: &dyn Source, raw: &RawBootSector, tail: &Tail, sector: u64) -> Result<bool, ParseError> {
+    let number = tail.fat32.as_ref().map_or(0, |t| t.bk_boot_sec.get());
+    if number == 0 || number >= raw.rsvd_sec_cnt.get() {
+        return Ok(false);
+    }
+    let at = mul(number.into(), sector, "the backup boot sector")?;
+    let (first, copy) = (read_vec(source, 0, NUMBERS.end)?, read_vec(source, at, 512)?);
+    if copy.get(510..) != Some([0x55, 0xAA].as_slice()) {
+        return Ok(true);
+    }
+    let numbers = (0_u64..).zip(first.iter().zip(&copy)).filter(|(at, _)| NUMBERS.contains(at));
+    match numbers.into_iter().find(|(_, (a, b))| a != b) {
+        None => Ok(false),
+        Some((byte, (a, b))) => Err(ParseError::corrupt(
+            byte,
+            FatError::BackupDiffers { at: add(at, byte, "a byte")?, first: *a, copy: *b },
+        )),
+    }
 }
 
 fn bad(at: u64, what: &'static str, expected: impl ToString, found: impl ToString) -> ParseError {

@@ -38,7 +38,7 @@ impl Witness for FatWalk {
             }
             walk.directory(&directory, ledger)?;
         }
-        Ok(())
+        walk.check_not_lost()
     }
 }
 
@@ -49,6 +49,10 @@ impl Owned {
     fn new(last: u32) -> Result<Self, ParseError> {
         let words = to_usize(u64::from(last / 64).saturating_add(1), "the number of clusters")?;
         Ok(Self(vec![0; words]))
+    }
+
+    fn any(&self) -> bool {
+        self.0.iter().any(|word| *word != 0)
     }
 
     /// Takes a cluster; false when it had an owner before.
@@ -174,6 +178,25 @@ impl Walk<'_> {
             ledger.claim(area, &"the root directory");
         }
         self.slots(&root, &Vec::from_iter(area), ledger)
+    }
+
+    /// A fixed root directory has no place in the table that would give away a wrong number in the boot sector:
+    /// read in the wrong place it looks empty. Then clusters are left that no one owns.
+    fn check_not_lost(&self) -> Result<(), ParseError> {
+        let (at, _) = self.shape.root_area;
+        if self.shape.root_cluster.is_some() || self.owned.any() {
+            return Ok(());
+        }
+        for cluster in 2..=self.shape.last {
+            if !matches!(self.shape.link(self.source, cluster)?, Link::Broken(_)) {
+                return Err(broken(
+                    at,
+                    &"the root directory",
+                    format!("names no file, but cluster {cluster} is in use"),
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn directory(&mut self, directory: &Pending, ledger: &mut Ledger<'_>) -> Result<(), ParseError> {
