@@ -12,6 +12,9 @@
 //!
 //! [`FreeMap`]: coldtrim_parsers::free_map::FreeMap
 
+// Tests may count with small numbers that they have made themselves.
+#![cfg_attr(test, allow(clippy::as_conversions))]
+
 pub mod cli;
 pub mod demo;
 pub mod plan;

@@ -58,8 +58,8 @@ pub struct ByteRange {
 
 impl ByteRange {
     /// `start..end`; an empty or reversed range is none.
-    pub fn new(start: u64, end: u64) -> Option<Self> {
-        (start < end).then_some(Self { start, end })
+    pub const fn new(start: u64, end: u64) -> Option<Self> {
+        if start < end { Some(Self { start, end }) } else { None }
     }
 
     /// The range of `len` bytes from `start`; none when it is empty or passes the end of the number space.

@@ -34,7 +34,12 @@ impl Device {
         let whole = ByteRange::with_len(0, target.size());
         let place = if partition_only { whole } else { target.range_on_disk() };
         let place = place.ok_or_else(|| TargetError::Empty(target.path().to_owned()))?;
-        Ok(Self { file, facts: facts(target, partition_only), place, only_route: partition_only.then_some("blkdiscard") })
+        Ok(Self {
+            file,
+            facts: facts(target, partition_only),
+            place,
+            only_route: partition_only.then_some("blkdiscard"),
+        })
     }
 }
 

@@ -25,13 +25,8 @@ pub struct Output {
 
 impl Output {
     /// Says nothing.
-    pub const SILENT: Self = Self {
-        json: false,
-        quiet: true,
-        verbose: false,
-        paint: Paint { colours: false },
-        progress: Mode::Silent,
-    };
+    pub const SILENT: Self =
+        Self { json: false, quiet: true, verbose: false, paint: Paint { colours: false }, progress: Mode::Silent };
 
     /// Decides colours and progress by what the two outputs are.
     pub fn new(args: &OutputArgs) -> Self {

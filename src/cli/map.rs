@@ -2,10 +2,10 @@
 
 use super::args::MapFormatArg;
 use super::job::{Output, Scope};
-use super::survey::{Survey, print_notes};
+use super::survey::{Survey, complain, print_notes};
 use super::{Ending, interrupt};
 use crate::report::formats::{self, SectorFormat};
-use crate::report::{Extent, Report, State, text};
+use crate::report::{Extent, Report, text};
 use crate::target::Intent;
 use anyhow::Result;
 use std::io::Write;
@@ -48,20 +48,4 @@ fn json(out: &mut dyn Write, report: &mut Report) -> Result<()> {
     }
     serde_json::to_writer_pretty(&mut *out, report)?;
     Ok(writeln!(out)?)
-}
-
-/// Formats for programs have no room for reasons: they go to standard error.
-fn complain(report: &Report) {
-    for volume in report.volumes.iter().filter(|volume| volume.state == State::Refused) {
-        let target = report.targets.get(volume.target);
-        let name = target.map_or("", |target| target.name.as_str());
-        let reasons = volume.reasons.iter().chain(target.iter().flat_map(|target| &target.reasons));
-        for reason in reasons.filter(|reason| reason.forbids()) {
-            let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));
-            eprintln!("coldtrim: {name}{place}: refused: {}", reason.message);
-            if !reason.remedy.is_empty() {
-                eprintln!("  next: {}", reason.remedy);
-            }
-        }
-    }
 }

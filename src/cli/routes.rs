@@ -119,11 +119,8 @@ fn plan(
     within: ByteRange,
 ) -> Result<Plan, Refusal> {
     let place = prepared.device.place;
-    let disk = Disk {
-        device: prepared.target,
-        size: prepared.device.facts.size,
-        capacity: prepared.transport.capacity(),
-    };
+    let disk =
+        Disk { device: prepared.target, size: prepared.device.facts.size, capacity: prepared.transport.capacity() };
     let up = |range: ByteRange| range.shift_up(place.start());
     let ranges: Vec<ByteRange> = ranges.iter().copied().filter_map(up).collect();
     let within = up(within).ok_or(Refusal::Capacity { size: disk.size, capacity: disk.capacity })?;

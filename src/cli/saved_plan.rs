@@ -60,7 +60,11 @@ impl SavedPlan {
             return Some(format!("it is a plan of version {}, not {SCHEMA}", self.schema));
         }
         if self.devices.len() != now.devices.len() {
-            return Some(format!("{} devices were planned, and now there are {}", self.devices.len(), now.devices.len()));
+            return Some(format!(
+                "{} devices were planned, and now there are {}",
+                self.devices.len(),
+                now.devices.len()
+            ));
         }
         let mut pairs = self.devices.iter().zip(&now.devices);
         pairs.find(|(then, now)| then != now).map(|(then, now)| {

@@ -89,9 +89,8 @@ impl Survey {
 fn window(target: &Target, scope: &Scope) -> Result<ByteRange> {
     let size = target.size();
     let end = scope.size.map_or(Some(size), |len| scope.offset.checked_add(len)).filter(|end| *end <= size);
-    end.and_then(|end| ByteRange::new(scope.offset, end)).with_context(|| {
-        format!("--offset and --size leave the {size} bytes of {}", target.path().display())
-    })
+    end.and_then(|end| ByteRange::new(scope.offset, end))
+        .with_context(|| format!("--offset and --size leave the {size} bytes of {}", target.path().display()))
 }
 
 fn layer(target: &Target, window: ByteRange) -> Result<SandboxLayer> {
@@ -226,6 +225,23 @@ fn gaps(tables: &[coldtrim_parsers::stack::FoundTable], windows: &[ByteRange]) -
         }
     }
     gaps
+}
+
+/// Says on standard error what was refused and what went wrong, where standard output has no room for it.
+pub fn complain(report: &Report) {
+    for volume in report.volumes.iter().filter(|volume| volume.state == State::Refused) {
+        let target = report.targets.get(volume.target);
+        let name = target.map_or("", |target| target.name.as_str());
+        let reasons = volume.reasons.iter().chain(target.iter().flat_map(|target| &target.reasons));
+        for reason in reasons.filter(|reason| reason.forbids()) {
+            let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));
+            eprintln!("coldtrim: {name}{place}: refused: {}", reason.message);
+            if !reason.remedy.is_empty() {
+                eprintln!("  next: {}", reason.remedy);
+            }
+        }
+    }
+    report.errors.iter().for_each(|error| eprintln!("coldtrim: {error}"));
 }
 
 /// Prints what the user should know that no report has room for.

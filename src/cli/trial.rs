@@ -61,9 +61,10 @@ fn attempt(
     let free = all_planned(device);
     let capacity = device.transport.capacity();
     let starts = partition_starts(target);
-    let found = device.parts.iter().find_map(|part| {
-        canary::find_place(&part.plan, &free, capacity, &starts).map(|place| (&part.plan, place))
-    });
+    let found = device
+        .parts
+        .iter()
+        .find_map(|part| canary::find_place(&part.plan, &free, capacity, &starts).map(|place| (&part.plan, place)));
     let Some((plan, place)) = found else {
         return Ok(Trial {
             verdict: Verdict::Inconclusive(
@@ -83,7 +84,7 @@ fn attempt(
         let evidence = verdict.reason().unwrap_or_default().to_owned();
         return Ok(Trial { verdict, evidence, written: 0 });
     }
-    let mut paths = Paths { kernel: &mut kernel, route: own_path.as_deref_mut().map(|route| route as _) };
+    let mut paths = Paths { kernel: &mut kernel, route: own_path.as_deref_mut() };
     Ok(canary::run(plan, place, device.transport.as_mut(), &mut paths, nonce()))
 }
 
@@ -111,8 +112,9 @@ fn sample(device: &Prepared) -> Vec<ByteRange> {
     let block = device.transport.limits().lba_size().bytes();
     let length = SAMPLE_BYTES.next_multiple_of(block);
     let Some(last) = device.transport.capacity().checked_sub(length) else { return Vec::new() };
-    let at = |k: u64| (u128::from(last) * u128::from(k) / u128::from(SAMPLES - 1)) as u64 / block * block;
-    (0..SAMPLES).filter_map(|k| ByteRange::with_len(at(k), length)).collect()
+    let step = (last / block / (SAMPLES - 1)).max(1) * block;
+    let places = (0..SAMPLES - 1).map(|k| k * step).filter(|at| *at < last).chain([last / block * block]);
+    places.filter_map(|at| ByteRange::with_len(at, length)).collect()
 }
 
 /// A number that no earlier run used, so that an old pattern cannot pass for the new one.
@@ -136,7 +138,10 @@ fn judge(trial: Trial, promise: ReadAfterDiscard) -> Result<Tried, Failed> {
         Verdict::NoEvidence => "the device promises zeros after a discard, and nothing changed".to_owned(),
         other => other.reason().unwrap_or_default().to_owned(),
     };
-    let why = format!("the route was tried in free space, and the verdict is {}: {detail}. Nothing else was sent", trial.verdict);
+    let why = format!(
+        "the route was tried in free space, and the verdict is {}: {detail}. Nothing else was sent",
+        trial.verdict
+    );
     Err(Failed { ending, why, verdict, evidence: trial.evidence })
 }
 

@@ -2,7 +2,7 @@
 
 use super::job::{Output, TrimJob};
 use super::routes::{NotPrepared, PlannedPart, Prepared, prepare};
-use super::survey::{Survey, print_notes};
+use super::survey::{Survey, complain, print_notes};
 use super::trial::try_route;
 use super::{Ending, confirm, interrupt, saved_plan};
 use crate::plan::Batch;
@@ -30,20 +30,24 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
     saved_plan::save(job.save_plan.as_deref(), &survey, &prepared)?;
     saved_plan::compare(job.plan.as_deref(), &survey, &prepared)?;
     if sends && prepared.iter().flat_map(|device| &device.parts).any(has_work) {
-        show_before(&survey.report, output)?;
+        show(&survey.report, output, text::print)?;
         if let Err(ending) = confirm::ask(&question(&survey, &prepared), job.yes) {
             return Ok(ending);
         }
         if !job.yes {
             survey = unchanged(survey, job, stop, &mut prepared)?;
         }
+        survey.report.errors.clear();
         endings.extend(carry_out(&mut survey, &mut prepared, job, output, stop)?);
+        let ending = conclude(&mut survey.report, endings);
+        show(&survey.report, output, text::print_outcomes)?;
+        finish(&survey.report, ending, output)
     } else {
         endings.extend(prepared.iter().flat_map(|device| &device.parts).map(|_| Ending::Done));
+        let ending = conclude(&mut survey.report, endings);
+        show(&survey.report, output, text::print)?;
+        finish(&survey.report, ending, output)
     }
-    let ending = conclude(&mut survey.report, endings);
-    print_end(&survey.report, output)?;
-    Ok(ending)
 }
 
 /// The same for images of our own, without a question or a word: the report, what was planned (in bytes of the
@@ -180,11 +184,28 @@ fn ending_of_error(error: &TransportError) -> Ending {
     }
 }
 
-fn show_before(report: &Report, output: &Output) -> Result<()> {
+/// Prints a part of the report for people, where people read along.
+fn show(
+    report: &Report,
+    output: &Output,
+    part: fn(&mut dyn Write, &Report, text::Paint) -> std::io::Result<()>,
+) -> Result<()> {
     if !output.quiet && !output.json {
-        text::print(&mut std::io::stdout().lock(), report, output.paint)?;
+        part(&mut std::io::stdout().lock(), report, output.paint)?;
     }
     Ok(())
+}
+
+/// The report for programs, or the errors where nothing else is wanted.
+fn finish(report: &Report, ending: Ending, output: &Output) -> Result<Ending> {
+    if output.json {
+        let mut out = std::io::stdout().lock();
+        serde_json::to_writer_pretty(&mut out, report)?;
+        writeln!(out)?;
+    } else if output.quiet {
+        complain(report);
+    }
+    Ok(ending)
 }
 
 fn question(survey: &Survey, prepared: &[Prepared]) -> String {
@@ -245,7 +266,8 @@ fn run_device(
     let flushed = flush_error(device.transport.flush());
     survey.report.errors.extend(flushed.map(|error| describe(&name, &error)));
     note_verdict(&mut survey.report, device, &trial.verdict, &trial.evidence);
-    let mut endings: Vec<Ending> = outcomes.iter().map(|outcome| ending_of_stop(&outcome.stop, outcome.bytes)).collect();
+    let mut endings: Vec<Ending> =
+        outcomes.iter().map(|outcome| ending_of_stop(&outcome.stop, outcome.bytes)).collect();
     // Parts that were not reached end like the one that stopped the run, with nothing done.
     if let Some(last) = outcomes.last() {
         endings.resize(device.parts.len(), ending_of_stop(&last.stop, 0));
@@ -314,19 +336,6 @@ fn combine(units: &[Ending]) -> Ending {
     }
 }
 
-fn print_end(report: &Report, output: &Output) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    if output.json {
-        serde_json::to_writer_pretty(&mut out, report)?;
-        writeln!(out)?;
-    } else if output.quiet {
-        report.errors.iter().for_each(|error| eprintln!("coldtrim: {error}"));
-    } else {
-        text::print(&mut out, report, output.paint)?;
-    }
-    Ok(())
-}
-
 /// Every command and its answer, for `--log`.
 struct Log(Option<File>);
 
@@ -339,7 +348,8 @@ impl Log {
 
     fn line(&mut self, batch: &Batch<'_>, answer: &str) {
         let Some(file) = &mut self.0 else { return };
-        let ranges: Vec<String> = batch.byte_ranges().map(|range| format!("{}+{}", range.start(), range.len())).collect();
+        let ranges: Vec<String> =
+            batch.byte_ranges().map(|range| format!("{}+{}", range.start(), range.len())).collect();
         // A log on a full disk must not stop a run half way.
         let _ = writeln!(file, "{answer}\t{}", ranges.join(" "));
     }

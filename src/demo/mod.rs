@@ -32,7 +32,10 @@ macro_rules! demo {
 }
 
 /// The carried images, in the order shown.
-pub static DEMOS: &[Demo] = &[];
+#[rustfmt::skip] // a row a line
+pub static DEMOS: &[Demo] = &[
+    demo!("ext4"),
+];
 
 /// What the driver said when the image was made.
 #[derive(Debug, Deserialize)]

@@ -117,7 +117,9 @@ pub fn sectors(out: &mut dyn Write, report: &Report, format: SectorFormat) -> Re
     match format {
         SectorFormat::Lba => on_disk.iter().try_for_each(|(start, count)| writeln!(out, "{start} {count}"))?,
         SectorFormat::Hdparm => pieces(&on_disk, ATA_RANGE).try_for_each(|(start, n)| writeln!(out, "{start}:{n}"))?,
-        SectorFormat::SgUnmap => pieces(&on_disk, WIDE_RANGE).try_for_each(|(start, n)| writeln!(out, "{start},{n}"))?,
+        SectorFormat::SgUnmap => {
+            pieces(&on_disk, WIDE_RANGE).try_for_each(|(start, n)| writeln!(out, "{start},{n}"))?
+        }
         SectorFormat::Blkdiscard => on_disk.iter().try_for_each(|(start, count)| {
             let (start, len) = (start * target.sector_size, count * target.sector_size);
             writeln!(out, "blkdiscard --offset {start} --length {len} {disk}")

@@ -1,6 +1,6 @@
 //! A report for people.
 
-use super::{Report, State, TargetReport, VolumeReport, human};
+use super::{OutcomeReport, Report, State, TargetReport, VolumeReport, human};
 use std::io::{self, Write};
 
 /// Colours, or none.
@@ -36,19 +36,59 @@ impl Paint {
     }
 }
 
-/// Prints what was found on every target, and what is planned or done.
+/// Prints what was found on every target, and what is planned.
 pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
     for (index, target) in report.targets.iter().enumerate() {
         print_target(out, target, paint)?;
         for volume in report.volumes.iter().filter(|volume| volume.target == index) {
             print_volume(out, volume, paint)?;
         }
+        for gap in report.gaps.iter().filter(|gap| gap.target == index) {
+            writeln!(out, "   a gap between partitions: {}", human::exact(gap.plan.bytes))?;
+        }
     }
-    print_sums(out, report, paint)?;
-    for error in &report.errors {
-        writeln!(out, "{} {error}", paint.bad("error:"))?;
+    if report.volumes.len() > 1 {
+        let (bytes, extents) = (human::exact(report.free_bytes), human::count(report.free_extents, "extent"));
+        writeln!(out, "{} {bytes} in {extents}", paint.bold("free in all:"))?;
     }
-    Ok(())
+    print_errors(out, report, paint)
+}
+
+/// Prints what was done, after [`print`] has shown what was planned.
+pub fn print_outcomes(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
+    let volumes = report.volumes.iter().filter(|volume| volume.outcome.is_some() || volume.verdict.is_some());
+    for volume in volumes {
+        let target = report.targets.get(volume.target).map_or("", |target| target.name.as_str());
+        let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));
+        writeln!(out, "{}", paint.bold(&format!("{target}{place}")))?;
+        if let Some(outcome) = &volume.outcome {
+            print_outcome(out, outcome, paint)?;
+        }
+        let evidence = volume.evidence.as_deref().unwrap_or("none");
+        match &volume.verdict {
+            Some(verdict) => writeln!(out, "   verdict: {verdict}; evidence: {evidence}")?,
+            None => writeln!(out, "   evidence: {evidence}")?,
+        }
+    }
+    for gap in &report.gaps {
+        writeln!(out, "{}", paint.bold("a gap between partitions"))?;
+        gap.outcome.iter().try_for_each(|outcome| print_outcome(out, outcome, paint))?;
+    }
+    if let Some(outcome) = report.outcome.as_ref().filter(|_| report.volumes.len() > 1) {
+        let commands = human::count(outcome.commands, "command");
+        writeln!(out, "{} {} with {commands}", paint.bold("discarded in all:"), human::exact(outcome.bytes))?;
+    }
+    print_errors(out, report, paint)
+}
+
+fn print_outcome(out: &mut dyn Write, outcome: &OutcomeReport, paint: Paint) -> io::Result<()> {
+    let word = if outcome.errors.is_empty() { paint.good("discarded:") } else { paint.warn("discarded:") };
+    writeln!(out, "   {word} {} with {}", human::exact(outcome.bytes), human::count(outcome.commands, "command"))?;
+    outcome.errors.iter().try_for_each(|error| writeln!(out, "   {} {error}", paint.bad("error:")))
+}
+
+fn print_errors(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
+    report.errors.iter().try_for_each(|error| writeln!(out, "{} {error}", paint.bad("error:")))
 }
 
 fn print_target(out: &mut dyn Write, target: &TargetReport, paint: Paint) -> io::Result<()> {
@@ -106,7 +146,7 @@ fn print_volume(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io:
     }
     print_reasons(out, "       ", &volume.reasons, paint)?;
     print_witness(out, volume, paint)?;
-    print_plan(out, volume, paint)
+    print_plan(out, volume)
 }
 
 fn print_witness(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
@@ -125,7 +165,7 @@ fn print_witness(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io
     Ok(())
 }
 
-fn print_plan(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
+fn print_plan(out: &mut dyn Write, volume: &VolumeReport) -> io::Result<()> {
     if let Some(plan) = &volume.plan {
         let route = volume.route.as_deref().unwrap_or("no route");
         writeln!(
@@ -140,41 +180,5 @@ fn print_plan(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io::R
             writeln!(out, "       left out by rounding inwards: {}", human::exact(plan.skipped_bytes))?;
         }
     }
-    if let Some(outcome) = &volume.outcome {
-        let word = if outcome.errors.is_empty() { paint.good("discarded:") } else { paint.warn("discarded:") };
-        writeln!(
-            out,
-            "       {word} {} with {}",
-            human::exact(outcome.bytes),
-            human::count(outcome.commands, "command")
-        )?;
-        for error in &outcome.errors {
-            writeln!(out, "       {} {error}", paint.bad("error:"))?;
-        }
-    }
-    if let Some(verdict) = &volume.verdict {
-        let evidence = volume.evidence.as_deref().unwrap_or("none");
-        writeln!(out, "       verdict: {verdict}; evidence: {evidence}")?;
-    }
     Ok(())
-}
-
-fn print_sums(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
-    if report.volumes.len() > 1 {
-        writeln!(
-            out,
-            "{} {} in {}",
-            paint.bold("free in all:"),
-            human::exact(report.free_bytes),
-            human::count(report.free_extents, "extent")
-        )?;
-    }
-    let Some(outcome) = report.outcome.as_ref().filter(|_| report.volumes.len() > 1) else { return Ok(()) };
-    writeln!(
-        out,
-        "{} {} with {}",
-        paint.bold("discarded in all:"),
-        human::exact(outcome.bytes),
-        human::count(outcome.commands, "command")
-    )
 }

@@ -2,7 +2,7 @@
 //! wrong.
 
 use crate::plan::{Batch, Plan, Ramp};
-use crate::transport::{TransportError, Transport};
+use crate::transport::{Transport, TransportError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

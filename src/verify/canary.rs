@@ -63,9 +63,8 @@ pub fn find_place(plan: &Plan, free: &[ByteRange], capacity: u64, partitions: &[
 pub fn cross_read(one: &mut dyn BlockRead, other: &mut dyn BlockRead, places: &[ByteRange]) -> Result<(), Verdict> {
     for place in places {
         let both = one.read(*place).and_then(|a| Ok((a, other.read(*place)?)));
-        let (a, b) = both.map_err(|error| {
-            Verdict::Inconclusive(format!("{place} could not be read through both paths: {error}"))
-        })?;
+        let (a, b) = both
+            .map_err(|error| Verdict::Inconclusive(format!("{place} could not be read through both paths: {error}")))?;
         if a != b {
             let (one, other) = (one.path(), other.path());
             let why = format!("{place} read differently through {one} and {other}: they are not the same blocks");
@@ -80,7 +79,7 @@ pub struct Paths<'a> {
     /// Writes the pattern and reads it: the kernel's own path, past the page cache.
     pub kernel: &'a mut dyn BlockAccess,
     /// Reads it once more by the route's own commands, where the route has any.
-    pub route: Option<&'a mut dyn BlockRead>,
+    pub route: Option<&'a mut (dyn BlockRead + 'static)>,
 }
 
 /// Runs the trial at `place`, which [`find_place`] chose inside `plan`.

@@ -80,9 +80,11 @@ fn intervals(ends: impl Iterator<Item = (Option<u64>, Option<u64>)>) -> Vec<Inte
 /// Starts whose range times [`UNIT_MISMATCH`] lies inside one of `areas`.
 fn scaled_up(areas: impl Iterator<Item = (u64, u64)>, length: u64) -> Vec<Interval> {
     let room = length.saturating_mul(UNIT_MISMATCH);
-    intervals(areas.map(|(low, end)| {
-        (Some(low.div_ceil(UNIT_MISMATCH)), end.checked_sub(room).map(|last| last / UNIT_MISMATCH))
-    }))
+    intervals(
+        areas.map(|(low, end)| {
+            (Some(low.div_ceil(UNIT_MISMATCH)), end.checked_sub(room).map(|last| last / UNIT_MISMATCH))
+        }),
+    )
 }
 
 /// Starts whose quotient by [`UNIT_MISMATCH`], with the whole length behind it, lies inside one of `areas`.
@@ -104,9 +106,8 @@ fn added(areas: impl Iterator<Item = (u64, u64)>, length: u64, by: u64) -> Vec<I
 /// Starts whose range moved down by `by` lies inside one of `areas`, or wholly before the device.
 fn subtracted(areas: impl Iterator<Item = (u64, u64)>, length: u64, by: u64) -> Vec<Interval> {
     let before_the_device = (Some(0), by.checked_sub(length));
-    let moved = areas.map(|(low, end)| {
-        (low.checked_add(by), end.checked_sub(length).map(|last| last.saturating_add(by)))
-    });
+    let moved =
+        areas.map(|(low, end)| (low.checked_add(by), end.checked_sub(length).map(|last| last.saturating_add(by))));
     intervals(std::iter::once(before_the_device).chain(moved))
 }
 
@@ -176,7 +177,8 @@ mod tests {
 
     #[test]
     fn an_empty_disk_has_a_place() {
-        let ground = Ground { free: &[(2048, 1 << 20)], capacity: 1 << 20, partition_starts: &[2048], granule: 8, alignment: 0 };
+        let ground =
+            Ground { free: &[(2048, 1 << 20)], capacity: 1 << 20, partition_starts: &[2048], granule: 8, alignment: 0 };
         let start = ground.choose(2048, 128).unwrap();
         assert!(start.is_multiple_of(8));
         assert!(is_harmless(&ground, start, 2048));
@@ -187,7 +189,8 @@ mod tests {
         let ground = Ground { free: &[], capacity: 1 << 20, partition_starts: &[], granule: 1, alignment: 0 };
         assert_eq!(ground.choose(8, 8), None);
         // One free run whose eighth is in use: nowhere is harmless.
-        let ground = Ground { free: &[(8000, 8800)], capacity: 10_000, partition_starts: &[], granule: 1, alignment: 0 };
+        let ground =
+            Ground { free: &[(8000, 8800)], capacity: 10_000, partition_starts: &[], granule: 1, alignment: 0 };
         assert_eq!(ground.choose(8, 8), None);
     }
 
