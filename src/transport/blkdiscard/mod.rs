@@ -77,6 +77,7 @@ impl BlkDiscard {
     /// Reads the kernel's limits for the node.
     pub fn open(file: &File, facts: &DeviceFacts) -> Result<Self, TransportError> {
         let sysfs = facts.sysfs.clone().ok_or_else(|| TransportError::rejected(NAME, "not a block device"))?;
+        sysfs::refuse_zones(NAME, facts)?;
         let clone = file.try_clone();
         let file = clone.map_err(|cause| TransportError::os(NAME, "cannot duplicate the descriptor", cause))?;
         let state = State::read(&sysfs)?;
