@@ -76,3 +76,17 @@ fn zoned_disks_are_refused_on_every_route() {
         assert_eq!(error.kind(), ErrorKind::Unsuitable, "{}: {error}", row.name);
     }
 }
+
+#[test]
+fn the_devices_own_page_says_where_granules_start() {
+    let directory = fake("2147450880\n", "unmap\n");
+    let mut page = vec![0; 64];
+    (page[1], page[3], page[31]) = (0xB0, 0x3C, 8);
+    page[32..36].copy_from_slice(&0x8000_0005_u32.to_be_bytes());
+    std::fs::write(directory.path().join("device/vpd_pgb0"), page).unwrap();
+    let whole = facts(&directory);
+    assert_eq!(alignment(directory.path(), &whole, 4096).unwrap(), 5 * 512, "whatever the kernel's attribute says");
+    // A partition that starts at block 7: the next granule starts at block 13.
+    let partition = ByteRange::new(7 * 512, 100 * 512);
+    assert_eq!(alignment(directory.path(), &DeviceFacts { partition, ..whole }, 4096).unwrap(), 6 * 512);
+}
