@@ -52,6 +52,13 @@ impl Direct {
     }
 }
 
+/// Writes what the kernel holds of a block device and forgets it. To be done before the first raw command, so that
+/// nothing old is written over discarded space later, and after the last one, so that nothing old is read; on the disk
+/// and on each of its partitions, which have caches of their own.
+pub fn forget_pages(file: &File) -> Result<(), TransportError> {
+    sys::forget_pages(file).map_err(|cause| TransportError::os(NAME, "cannot empty the kernel's cache", cause))
+}
+
 impl BlockRead for Direct {
     fn path(&self) -> &'static str {
         "kernel"

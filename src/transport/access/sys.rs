@@ -1,4 +1,5 @@
-//! Opening a node a second time, past the page cache.
+//! Opening a node a second time, past the page cache, and emptying that cache.
+#![allow(unsafe_code)]
 
 use nix::libc::O_DIRECT;
 use std::fs::{File, OpenOptions};
@@ -10,4 +11,12 @@ use std::os::unix::fs::OpenOptionsExt;
 pub fn reopen(file: &File, direct: bool) -> io::Result<File> {
     let flags = if direct { O_DIRECT } else { 0 };
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+nix::ioctl_none_bad!(blkflsbuf, nix::request_code_none!(0x12, 97));
+
+/// BLKFLSBUF (linux/fs.h): writes dirty pages of a block device and forgets clean ones.
+pub fn forget_pages(file: &File) -> io::Result<()> {
+    // SAFETY: the request takes no argument; the descriptor is open for the whole call.
+    unsafe { blkflsbuf(file.as_raw_fd()) }.map(|_| ()).map_err(io::Error::from)
 }

@@ -9,11 +9,12 @@ mod sys;
 #[cfg(test)]
 mod tests;
 
+use super::scsi::pages::BlockLimits;
 use super::{
     Applies, DeviceFacts, Done, ErrorKind, NodeKind, ReadAfterDiscard, Route, Transport, TransportError, sysfs,
 };
 use crate::plan::Batch;
-use crate::plan::units::{Claims, Limits};
+use crate::plan::units::{ByteRange, Claims, Limits};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -77,6 +78,7 @@ impl BlkDiscard {
     /// Reads the kernel's limits for the node.
     pub fn open(file: &File, facts: &DeviceFacts) -> Result<Self, TransportError> {
         let sysfs = facts.sysfs.clone().ok_or_else(|| TransportError::rejected(NAME, "not a block device"))?;
+        sysfs::refuse_zones(NAME, facts)?;
         let clone = file.try_clone();
         let file = clone.map_err(|cause| TransportError::os(NAME, "cannot duplicate the descriptor", cause))?;
         let state = State::read(&sysfs)?;
@@ -112,20 +114,34 @@ fn device_size(file: &File) -> Result<u64, TransportError> {
     sys::size(file).map_err(|cause| TransportError::os(NAME, "cannot read the size of the device", cause))
 }
 
-/// The granule starts `discard_alignment` bytes behind the start of the node: sd takes the number from VPD page B0h
-/// unchanged, and for a partition the block layer computes the distance to the first granule inside.
 fn limits(sysfs: &Path, facts: &DeviceFacts, state: &State) -> Result<Limits, TransportError> {
-    let node = facts.partition_sysfs.as_deref().unwrap_or(sysfs);
     let most = state.max_bytes.min(MOST_BYTES);
+    let granularity = sysfs::number(NAME, sysfs, "queue/discard_granularity")?;
     let claims = Claims {
         lba_size: facts.logical_block,
-        granularity: sysfs::number(NAME, sysfs, "queue/discard_granularity")?,
-        alignment: sysfs::number(NAME, node, "discard_alignment")?,
+        granularity,
+        alignment: alignment(sysfs, facts, granularity)?,
         max_ranges: 1,
         max_range_bytes: most,
         max_command_bytes: most,
     };
     Limits::new(claims).map_err(|cause| TransportError::from((NAME, cause)))
+}
+
+/// Where the first granule of the node starts. The kernel's `discard_alignment` of a whole disk cannot be relied
+/// upon: Linux 6.1 shows 0 for a SCSI disk that states another (seen with scsi_debug). So the kernel's copy of VPD
+/// page B0h is asked first.
+fn alignment(sysfs: &Path, facts: &DeviceFacts, granularity: u64) -> Result<u64, TransportError> {
+    let page = std::fs::read(sysfs.join("device/vpd_pgb0")).ok().and_then(|page| BlockLimits::parse(&page));
+    match page.filter(|page| page.unmap_granularity > 1 && granularity > 0) {
+        Some(page) => {
+            let blocks = u64::from(page.unmap_alignment.unwrap_or(0));
+            let start = facts.partition.map_or(0, ByteRange::start) % granularity;
+            let on_disk = blocks.saturating_mul(facts.logical_block.bytes()) % granularity;
+            Ok((on_disk + granularity - start) % granularity)
+        }
+        None => sysfs::number(NAME, facts.partition_sysfs.as_deref().unwrap_or(sysfs), "discard_alignment"),
+    }
 }
 
 impl Transport for BlkDiscard {

@@ -112,6 +112,7 @@ fn meaning(status: u16) -> (ErrorKind, &'static str) {
         0x182 => (ErrorKind::WriteProtected, "a part of the range is read-only"),
         0x183 => (ErrorKind::LimitExceeded, "the command is larger than the controller allows"),
         0x286 => (ErrorKind::WriteProtected, "access denied: the range is locked"),
+        0x287 => (ErrorKind::Io, "the drive does not read deallocated blocks"),
         0x370 => (ErrorKind::Gone, "the path to the drive failed"),
         0x371 => (ErrorKind::TimedOut, "the drive did not answer in time and the kernel gave the command up"),
         code if code >> 8 == 2 => (ErrorKind::Failing, "medium error"),
@@ -126,6 +127,7 @@ impl Nvme {
             let what = "raw commands address the whole namespace, but only a partition was opened";
             return Err(TransportError::new(ErrorKind::Contradiction, NAME, what));
         }
+        super::sysfs::refuse_zones(NAME, facts)?;
         let id =
             port.namespace().map_err(|cause| TransportError::os(NAME, "cannot read the namespace's number", cause))?;
         let mut unit = Unit { port, id };

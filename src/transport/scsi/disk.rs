@@ -5,6 +5,7 @@ use super::super::carrier::Data;
 use super::super::error::{ErrorKind, TransportError};
 use super::super::facts::DeviceFacts;
 use super::super::quirks::{self, Quirks};
+use super::super::sysfs;
 use super::device::ScsiDevice;
 use super::device::WORK;
 use super::encode;
@@ -38,6 +39,7 @@ impl Disk {
             let what = "raw commands address the whole disk, but only a partition was opened";
             return Err(TransportError::new(ErrorKind::Contradiction, route, what));
         }
+        sysfs::refuse_zones(route, facts)?;
         let mut device = ScsiDevice::new(route, port);
         let inquiry = device.inquiry()?;
         device.wake()?;

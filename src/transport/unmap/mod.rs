@@ -86,7 +86,7 @@ fn limits(disk: &Disk, stated: &BlockLimits, usb: bool) -> Result<Limits, Transp
     let most = most.min(disk.quirks.max_command_bytes.unwrap_or(u64::MAX));
     let stated_bytes = u64::from(stated.max_unmap_blocks).saturating_mul(disk.block.bytes());
     let (granularity, alignment) = disk.granule(Some(stated));
-    let most = most.max(granularity).min(stated_bytes);
+    let most = most.min(stated_bytes);
     let claims = Claims {
         lba_size: disk.block,
         granularity,
