@@ -111,8 +111,10 @@ fn root_a_mounted_partition_is_refused_and_its_neighbour_gets_the_weak_claim() {
     let mounted = disk.mount();
     let at = mounted.0.canonicalize().expect("a mount point").display().to_string();
     let mount = Use::Mount { at: at.clone(), seen_by: None };
-    assert_eq!(uses(open(&disk.part(1), Intent::Discard)), [mount.clone()]);
-    assert_eq!(uses(open(&disk.node, Intent::Discard)), [mount]);
+    for spec in [disk.part(1), disk.node.clone()] {
+        let found = uses(open(&spec, Intent::Discard));
+        assert!(found.len() == 1 && found[0] == mount, "{spec}: {found:?}");
+    }
     let words = refusals(&open(&disk.part(1), Intent::Read).expect("it can be read"));
     assert!(words.len() == 1 && words[0].contains(&at) && words[0].contains("| umount"), "{words:?}");
 
@@ -302,4 +304,20 @@ fn root_a_write_protected_device_is_refused_by_name() {
     let disk = Disk::new(&["--read-only"]);
     let target = open(&disk.part(1), Intent::Discard).expect("it can be claimed for reading");
     assert!(refusals(&target).iter().any(|words| words.contains("write-protected")), "{:?}", target.findings());
+}
+
+/// Loop devices ask nobody: attaching one to a claimed image works, so the run has to look again.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_loop_device_that_comes_during_the_run_is_noticed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("late.img");
+    File::create(&image).and_then(|file| file.set_len(MIB)).expect("an image");
+    let name = image.to_str().expect("a UTF-8 path");
+    let target = open(name, Intent::Discard).expect("nobody uses it");
+    target.must_be_still_unused().expect("still nobody");
+    let node = tool_ok("losetup", &["--find", "--show", name]).trim().to_owned();
+    let found = target.must_be_still_unused();
+    tool_ok("losetup", &["-d", &node]);
+    assert!(matches!(found, Err(TargetError::InUse { .. })), "{found:?}");
 }

@@ -13,12 +13,14 @@ mod error;
 pub mod facts;
 mod interrupt;
 pub mod list;
+mod opener;
 mod resolve;
 mod suitable;
 mod sys;
 mod sysfs;
 pub mod usage;
 mod virtual_disk;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ pub use awake::Awake;
 pub use claim::{Claim, Reach};
 pub use error::TargetError;
 pub use interrupt::interrupt_flag;
+pub use opener::Opener;
 pub use resolve::{Identify, Identity};
 pub use suitable::findings as disk_findings;
 pub use sysfs::{DeviceNumber, Roots};
@@ -34,17 +37,11 @@ pub use sysfs::{DeviceNumber, Roots};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Finding;
 use facts::{DiskFacts, Kind, PartitionFacts};
-use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-use usage::{Use, User};
-
-/// How long, and how often, a program that has the target open is given time to leave.
-const VISIT: Duration = Duration::from_millis(150);
-const VISITS: u32 = 4;
+use usage::User;
 
 /// What is going to happen to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,110 +80,6 @@ pub struct Target {
     inode: (u64, u64),
     users: Vec<User>,
     claim: Option<Arc<Claim>>,
-}
-
-/// Opens targets, and shares one claim among those that lie on the same disk.
-#[derive(Debug, Default)]
-pub struct Opener {
-    roots: Roots,
-    claims: BTreeMap<DeviceNumber, Arc<Claim>>,
-}
-
-impl Opener {
-    /// An opener that sees the given trees.
-    pub fn new(roots: Roots) -> Self {
-        Self { roots, claims: BTreeMap::new() }
-    }
-
-    /// Opens what `spec` names: a path, or `LABEL=`, `UUID=`, `PARTLABEL=`, `PARTUUID=`.
-    pub fn open(&mut self, spec: &str, intent: Intent, identify: Identify<'_>) -> Result<Target, TargetError> {
-        let path = resolve::resolve(&self.roots, spec, identify)?;
-        let metadata = std::fs::metadata(&path).map_err(|cause| match cause.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => TargetError::NotFound(path.clone()),
-            std::io::ErrorKind::PermissionDenied => TargetError::Permission { path: path.clone() },
-            _ => TargetError::Io { path: path.clone(), step: "looking at it", cause },
-        })?;
-        if let Some(error) = resolve::unsuitable(&self.roots, &path, &metadata) {
-            return Err(error);
-        }
-        if metadata.file_type().is_block_device() {
-            self.open_device(path, &metadata, intent)
-        } else {
-            self.open_image(path, intent)
-        }
-    }
-
-    fn open_device(&mut self, path: PathBuf, metadata: &Metadata, intent: Intent) -> Result<Target, TargetError> {
-        let number = DeviceNumber::from_raw(metadata.rdev());
-        let file = claim::open_node(&path, number, false, false)?;
-        let (disk, partition) =
-            facts::lookup(&self.roots, number).ok_or_else(|| TargetError::NotFound(path.clone()))?;
-        let mut target = Target::of_device(&self.roots, path, file, disk, partition)?;
-        virtual_disk::refuse(&target.path, &target.file, target.size, false)?;
-        match intent {
-            Intent::Read => target.users = target.settled_users(self.is_ours(&target)),
-            Intent::Discard => {
-                target.claim = Some(self.claim(&target)?);
-                target.users = target.settled_users(true);
-                target.must_be_unused()?;
-            }
-        }
-        target.must_be_unchanged()?;
-        Ok(target)
-    }
-
-    /// True when a claim of our own explains that the node cannot be claimed again.
-    fn is_ours(&self, target: &Target) -> bool {
-        let Thing::Device { disk, partition } = &target.thing else { return false };
-        let numbers = [Some(disk.number), partition.as_ref().map(|partition| partition.number)];
-        numbers.into_iter().flatten().any(|number| self.claims.contains_key(&number))
-    }
-
-    fn claim(&mut self, target: &Target) -> Result<Arc<Claim>, TargetError> {
-        let Thing::Device { disk, partition } = &target.thing else {
-            return Err(TargetError::NotFound(target.path.clone()));
-        };
-        let part_number = partition.as_ref().map(|partition| partition.number);
-        let held = [Some(disk.number), part_number].into_iter().flatten().find_map(|number| self.claims.get(&number));
-        if let Some(claim) = held {
-            return Ok(Arc::clone(claim));
-        }
-        let parts = facts::partitions(&self.roots, disk);
-        let held = parts.iter().find_map(|part| self.claims.get(&part.number)?.quiet().cloned());
-        let claim = claim::claim_device(&self.roots, disk, partition.as_deref(), held)
-            .map_err(|error| target.explain(error))?;
-        let number = match (claim.reach(), partition) {
-            (Reach::PartitionOnly { .. }, Some(partition)) => partition.number,
-            _ => disk.number,
-        };
-        let claim = Arc::new(claim);
-        self.claims.insert(number, Arc::clone(&claim));
-        Ok(claim)
-    }
-
-    fn open_image(&self, path: PathBuf, intent: Intent) -> Result<Target, TargetError> {
-        let file = claim::open(&path, false, false)?;
-        let mut target = Target::of_image(&self.roots, path, file)?;
-        virtual_disk::refuse(&target.path, &target.file, target.size, true)?;
-        match intent {
-            Intent::Read => {
-                target.users = target.settled_users(false);
-                target.users.extend(claim::foreign_lock(&self.roots, &target.path, &target.file));
-            }
-            Intent::Discard => {
-                let writable = claim::open(&target.path, true, false)?;
-                let found = writable.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
-                if found.ok() != Some(target.inode) {
-                    return Err(target.changed("the name leads to another file"));
-                }
-                target.users = target.settled_users(false);
-                target.must_be_unused()?;
-                target.claim = Some(Arc::new(claim::claim_image(&self.roots, &target.path, writable)?));
-            }
-        }
-        target.must_be_unchanged()?;
-        Ok(target)
-    }
 }
 
 impl Target {
@@ -384,121 +277,6 @@ impl Target {
             )));
         }
         found
-    }
-
-    /// Writes back and drops what the kernel has cached of this node, its whole disk, and the disk's partitions when
-    /// the target is the disk: no answer may come from a cache. Words when the kernel does not allow it.
-    pub fn drop_caches(&self) -> Result<(), TargetError> {
-        let Thing::Device { disk, partition } = &self.thing else { return Ok(()) };
-        let mut nodes = vec![(disk.node.clone(), disk.number)];
-        match partition {
-            Some(partition) => nodes.push((partition.node.clone(), partition.number)),
-            None => {
-                let parts = facts::partitions(&self.roots, disk);
-                nodes.extend(parts.into_iter().map(|part| (part.node, part.number)));
-            }
-        }
-        for (node, number) in nodes {
-            let file = claim::open_node(&node, number, false, false)?;
-            sys::flush_cache(&file).map_err(|cause| TargetError::Io {
-                path: node,
-                step: "dropping its cache",
-                cause,
-            })?;
-        }
-        Ok(())
-    }
-
-    /// An error unless the target is still what it was when it was opened: same device, same size, still there.
-    pub fn must_be_unchanged(&self) -> Result<(), TargetError> {
-        let Thing::Device { disk, partition } = &self.thing else { return self.image_unchanged() };
-        let number = partition.as_ref().map_or(disk.number, |partition| partition.number);
-        let (now, part_now) =
-            facts::lookup(&self.roots, number).ok_or_else(|| self.changed("the kernel has removed it"))?;
-        if now.sysfs != disk.sysfs || now.sequence != disk.sequence || now.serial != disk.serial {
-            return Err(self.changed("another disk has taken its place"));
-        }
-        if now.size != disk.size || part_now.map(|part| part.range) != self.partition().map(|part| part.range) {
-            return Err(self.changed("its size or place changed"));
-        }
-        let size = sys::size(&self.file).map_err(|cause| self.failed("asking for its size", cause))?;
-        let expected = partition.as_ref().map_or(disk.size, |partition| partition.range.len());
-        if size != self.size || size != expected {
-            return Err(self.changed(&format!("expected {} bytes, found {size}", self.size)));
-        }
-        if sys::disk_sequence(&self.file) != self.sequence
-            || (disk.sequence.is_some() && self.sequence != disk.sequence)
-        {
-            return Err(self.changed("its sequence number changed"));
-        }
-        Ok(())
-    }
-
-    fn image_unchanged(&self) -> Result<(), TargetError> {
-        let metadata = std::fs::metadata(&self.path).map_err(|cause| self.failed("looking at it", cause))?;
-        if (metadata.dev(), metadata.ino()) != self.inode {
-            return Err(self.changed("the name leads to another file"));
-        }
-        if metadata.len() != self.size {
-            return Err(self.changed(&format!("expected {} bytes, found {}", self.size, metadata.len())));
-        }
-        Ok(())
-    }
-
-    /// Who uses it, after a second look when that is a program alone: partitioning tools and udev visit every disk
-    /// for a moment.
-    fn settled_users(&self, ours: bool) -> Vec<User> {
-        let is_image = self.thing == Thing::Image;
-        let mut users = self.find_users(ours);
-        for _ in 0..VISITS {
-            let mut forbidding = users.iter().filter(|user| user.forbids(is_image)).peekable();
-            if forbidding.peek().is_none() || !forbidding.all(|user| matches!(user.by, Use::Open { .. })) {
-                break;
-            }
-            std::thread::sleep(VISIT);
-            users = self.find_users(ours);
-        }
-        users
-    }
-
-    /// Who uses it now. `ours` tells that a claim that the kernel reports is our own.
-    fn find_users(&self, ours: bool) -> Vec<User> {
-        let Thing::Device { disk, partition } = &self.thing else {
-            return match self.file.metadata() {
-                Ok(metadata) => usage::of_image(&self.roots, &self.path, &metadata),
-                Err(_) => Vec::new(),
-            };
-        };
-        let mut users = match partition {
-            Some(partition) => usage::of_partition(&self.roots, disk, partition),
-            None => usage::of_disk(&self.roots, disk),
-        };
-        // flock on a node is udev's business and ours; a record lock is a virtual machine's.
-        if sys::foreign_lock(&self.file).unwrap_or(false) {
-            users.push(User { node: self.path.clone(), by: Use::Locked(None) });
-        }
-        let is_explained = users.iter().any(|user| user.forbids(false));
-        if !ours && !is_explained && claim::is_claimed(&self.path) {
-            users.push(User { node: self.path.clone(), by: Use::Claimed });
-        }
-        users
-    }
-
-    /// The same error with the names of the users, where they can be found.
-    fn explain(&self, error: TargetError) -> TargetError {
-        match error {
-            TargetError::InUse { path, users } if users.iter().all(|user| user.by == Use::Claimed) => {
-                let named: Vec<User> = self.find_users(true).into_iter().filter(|user| user.forbids(false)).collect();
-                TargetError::InUse { path, users: if named.is_empty() { users } else { named } }
-            }
-            other => other,
-        }
-    }
-
-    fn must_be_unused(&self) -> Result<(), TargetError> {
-        let is_image = self.thing == Thing::Image;
-        let users: Vec<User> = self.users.iter().filter(|user| user.forbids(is_image)).cloned().collect();
-        if users.is_empty() { Ok(()) } else { Err(TargetError::InUse { path: self.path.clone(), users }) }
     }
 
     fn changed(&self, what: &str) -> TargetError {

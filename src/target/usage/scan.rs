@@ -1,0 +1,266 @@
+//! The lists themselves: mounts, swap, holders, loop devices, open descriptors, locks.
+
+use super::{Process, Use, User};
+use crate::target::sys;
+use crate::target::sysfs::{DeviceNumber, Roots, entries, text};
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What is looked for: the numbers of the nodes, or an image file.
+pub(super) enum Wanted {
+    Nodes(BTreeMap<DeviceNumber, PathBuf>),
+    Image { path: PathBuf, device: u64, inode: u64 },
+}
+
+impl Wanted {
+    fn node(&self, number: DeviceNumber) -> Option<&Path> {
+        match self {
+            Self::Nodes(nodes) => nodes.get(&number).map(PathBuf::as_path),
+            Self::Image { .. } => None,
+        }
+    }
+
+    /// The node or image that this file is.
+    fn file(&self, metadata: &Metadata) -> Option<&Path> {
+        use std::os::unix::fs::FileTypeExt;
+        match self {
+            Self::Nodes(_) if metadata.file_type().is_block_device() => {
+                self.node(DeviceNumber::from_raw(metadata.rdev()))
+            }
+            Self::Nodes(_) => None,
+            Self::Image { path, device, inode } => {
+                (metadata.dev() == *device && metadata.ino() == *inode).then_some(path.as_path())
+            }
+        }
+    }
+}
+
+/// Who uses any of the nodes or the image.
+pub(super) fn of_nodes(roots: &Roots, wanted: &Wanted) -> Vec<User> {
+    let mut users = mounts(roots, wanted);
+    users.extend(swaps(roots, wanted));
+    users.extend(filesystems(roots, wanted));
+    users.extend(loops(roots, wanted));
+    users.extend(openers(roots, wanted));
+    users
+}
+
+/// `holders/`: every device made from this one.
+pub(super) fn holders(roots: &Roots, node: &Path, sysfs: &Path) -> Vec<User> {
+    let named = |device: String| {
+        let name = text(&roots.sys.join("class/block").join(&device), "dm/name");
+        User { node: node.to_owned(), by: Use::Holder { device, name } }
+    };
+    entries(&sysfs.join("holders")).into_iter().map(named).collect()
+}
+
+/// Numbers of the processes that can be seen.
+fn processes(roots: &Roots) -> Vec<u32> {
+    entries(&roots.proc).iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+fn process(roots: &Roots, id: u32) -> Process {
+    let name = text(&roots.proc.join(id.to_string()), "comm").unwrap_or_else(|| "?".to_owned());
+    Process { id, name }
+}
+
+/// Mounts in our namespace, then in every other one that can be seen.
+fn mounts(roots: &Roots, wanted: &Wanted) -> Vec<User> {
+    let namespace = |who: &str| std::fs::read_link(roots.proc.join(who).join("ns/mnt")).ok();
+    let mut seen: Vec<PathBuf> = namespace("self").into_iter().collect();
+    let mut users = mounts_of(roots, "self", None, wanted);
+    for id in processes(roots) {
+        let who = id.to_string();
+        let Some(space) = namespace(&who) else { continue };
+        if !seen.contains(&space) {
+            // Services with a namespace of their own start with a copy of ours: the same place is named once.
+            let found = mounts_of(roots, &who, Some(process(roots, id)), wanted);
+            let new: Vec<User> =
+                found.into_iter().filter(|user| !users.iter().any(|old| is_same_place(old, user))).collect();
+            users.extend(new);
+            seen.push(space);
+        }
+    }
+    users
+}
+
+fn is_same_place(one: &User, other: &User) -> bool {
+    match (&one.by, &other.by) {
+        (Use::Mount { at: here, .. }, Use::Mount { at: there, .. }) => one.node == other.node && here == there,
+        _ => false,
+    }
+}
+
+fn mounts_of(roots: &Roots, who: &str, seen_by: Option<Process>, wanted: &Wanted) -> Vec<User> {
+    let table = std::fs::read(roots.proc.join(who).join("mountinfo")).unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    let of_line = |line: &str| {
+        let mount = Mount::parse(line)?;
+        let node = wanted.node(mount.number).or_else(|| wanted.node(number_of_node(roots, &mount.source)?))?;
+        Some(User { node: node.to_owned(), by: Use::Mount { at: mount.at, seen_by: seen_by.clone() } })
+    };
+    table.lines().filter_map(of_line).collect()
+}
+
+/// One line of mountinfo (proc_pid_mountinfo(5)).
+pub(in crate::target) struct Mount {
+    /// Number of the filesystem's device; not that of a disk for btrfs and other multi-device filesystems.
+    pub number: DeviceNumber,
+    /// Mount point.
+    pub at: String,
+    /// What was mounted, as given to mount(2).
+    pub source: String,
+}
+
+impl Mount {
+    /// `36 35 98:0 /root /mnt rw,noatime shared:1 - ext4 /dev/sda1 rw`.
+    pub(in crate::target) fn parse(line: &str) -> Option<Self> {
+        let (front, back) = line.split_once(" - ")?;
+        let mut front = front.split(' ').skip(2);
+        let number = DeviceNumber::parse(front.next()?)?;
+        let at = unescaped(front.nth(1)?);
+        Some(Self { number, at, source: unescaped(back.split(' ').nth(1)?) })
+    }
+}
+
+/// The kernel writes blank, tab, newline and backslash as `\040` and so on.
+pub(in crate::target) fn unescaped(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('\\') {
+        plain.push_str(before);
+        let code = behind.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) => {
+                plain.push(char::from(code));
+                rest = behind.get(3..).unwrap_or_default();
+            }
+            None => {
+                plain.push('\\');
+                rest = behind;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// The number of the device that a node such as `/dev/mapper/vg-root` leads to.
+fn number_of_node(roots: &Roots, node: &str) -> Option<DeviceNumber> {
+    let inside = Path::new(node).strip_prefix("/dev").ok()?;
+    let resolved = roots.dev.join(inside).canonicalize().ok()?;
+    let name = resolved.file_name()?.to_str()?;
+    DeviceNumber::parse(&text(&roots.sys.join("class/block").join(name), "dev")?)
+}
+
+/// /proc/swaps: a header, then a path and a type a line.
+fn swaps(roots: &Roots, wanted: &Wanted) -> Vec<User> {
+    let table = std::fs::read_to_string(roots.proc.join("swaps")).unwrap_or_default();
+    let of_line = |line: &str| {
+        let path = unescaped(line.split_whitespace().next()?);
+        let node = match wanted {
+            Wanted::Nodes(_) => wanted.node(number_of_node(roots, &path)?)?,
+            Wanted::Image { .. } => wanted.file(&std::fs::metadata(&path).ok()?)?,
+        };
+        Some(User { node: node.to_owned(), by: Use::Swap })
+    };
+    table.lines().skip(1).filter_map(of_line).collect()
+}
+
+/// Mounted btrfs filesystems list all their devices, also those that no mount names.
+fn filesystems(roots: &Roots, wanted: &Wanted) -> Vec<User> {
+    let all = roots.sys.join("fs/btrfs");
+    let of_one = |uuid: &String| {
+        let devices = all.join(uuid).join("devices");
+        let numbers = entries(&devices)
+            .into_iter()
+            .filter_map(move |name| DeviceNumber::parse(&text(&devices.join(name), "dev")?));
+        let nodes: Vec<PathBuf> = numbers.filter_map(|number| wanted.node(number).map(Path::to_owned)).collect();
+        nodes.into_iter().map(|node| User { node, by: Use::Filesystem(uuid.clone()) }).collect::<Vec<_>>()
+    };
+    entries(&all).iter().flat_map(of_one).collect()
+}
+
+/// Loop devices over a block device or an image. The ioctl knows the file itself; where it is not allowed, sysfs knows
+/// the path (with ` (deleted)` behind it when the name is gone).
+fn loops(roots: &Roots, wanted: &Wanted) -> Vec<User> {
+    let block = roots.sys.join("block");
+    let of_one = |name: String| {
+        let path = text(&block.join(&name), "loop/backing_file")?;
+        let node = by_ioctl(roots, &name, wanted).or_else(|| by_path(roots, &path, wanted))?;
+        Some(User { node: node.to_owned(), by: Use::Loop(name) })
+    };
+    entries(&block).into_iter().filter(|name| name.starts_with("loop")).filter_map(of_one).collect()
+}
+
+fn by_ioctl<'a>(roots: &Roots, name: &str, wanted: &'a Wanted) -> Option<&'a Path> {
+    let info = sys::loop_info(&File::open(roots.dev.join(name)).ok()?).ok()?;
+    match wanted {
+        Wanted::Nodes(_) if info.rdevice != 0 => wanted.node(DeviceNumber::from_raw(info.rdevice)),
+        Wanted::Nodes(_) => None,
+        Wanted::Image { path, device, inode } => (info.device == *device && info.inode == *inode).then_some(path),
+    }
+}
+
+fn by_path<'a>(roots: &Roots, backing: &str, wanted: &'a Wanted) -> Option<&'a Path> {
+    match wanted {
+        Wanted::Nodes(_) => wanted.node(number_of_node(roots, backing)?),
+        Wanted::Image { path, .. } => {
+            let bare = backing.strip_suffix(" (deleted)").unwrap_or(backing);
+            (path.to_str() == Some(bare)).then_some(path)
+        }
+    }
+}
+
+/// Programs that have the node or image open. Only root sees those of other users.
+fn openers(roots: &Roots, wanted: &Wanted) -> Vec<User> {
+    let own = std::process::id();
+    processes(roots).into_iter().filter(|id| *id != own).flat_map(|id| open_in(roots, id, wanted)).collect()
+}
+
+fn open_in(roots: &Roots, id: u32, wanted: &Wanted) -> Vec<User> {
+    let directory = roots.proc.join(id.to_string());
+    let descriptors = entries(&directory.join("fd"));
+    let of_one = |descriptor: &String| {
+        let link = directory.join("fd").join(descriptor);
+        // Sockets, pipes and the like have no path. Files on a server that is gone would hang a stat, so the inode
+        // number is compared first.
+        let path = std::fs::read_link(&link).ok().filter(|path| path.is_absolute())?;
+        let info = std::fs::read_to_string(directory.join("fdinfo").join(descriptor)).unwrap_or_default();
+        if !may_be(&info, &path, roots, wanted) {
+            return None;
+        }
+        let node = wanted.file(&std::fs::metadata(&link).ok()?)?.to_owned();
+        let writes = info_number(&info, "flags:", 8).is_none_or(|flags| flags & 3 != 0);
+        Some(User { node, by: Use::Open { process: process(roots, id), writes } })
+    };
+    descriptors.iter().filter_map(of_one).collect()
+}
+
+/// A number in an fdinfo file (proc_pid_fdinfo(5)): `flags:` is octal, `ino:` decimal.
+fn info_number(info: &str, name: &str, radix: u32) -> Option<u64> {
+    let value = info.lines().find_map(|line| line.strip_prefix(name))?;
+    u64::from_str_radix(value.trim(), radix).ok()
+}
+
+fn may_be(info: &str, path: &Path, roots: &Roots, wanted: &Wanted) -> bool {
+    match wanted {
+        Wanted::Nodes(_) => path.starts_with("/dev") || path.starts_with(&roots.dev),
+        Wanted::Image { inode, .. } => info_number(info, "ino:", 10).is_none_or(|found| found == *inode),
+    }
+}
+
+/// The process that holds a lock on a file according to /proc/locks, where the kernel tells one.
+pub(in crate::target) fn lock_owner(roots: &Roots, metadata: &Metadata) -> Option<Process> {
+    let number = DeviceNumber::from_raw(metadata.dev());
+    let place = format!("{:02x}:{:02x}:{}", number.major, number.minor, metadata.ino());
+    let table = std::fs::read_to_string(roots.proc.join("locks")).ok()?;
+    let owner = table.lines().filter(|line| line.contains(&place)).find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let at = fields.iter().position(|field| *field == place)?;
+        fields.get(at.checked_sub(1)?)?.parse::<u32>().ok()
+    })?;
+    (owner != std::process::id()).then(|| process(roots, owner))
+}

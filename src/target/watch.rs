@@ -1,0 +1,144 @@
+//! A target during the run: who uses it, whether it is still the same, and what the kernel has cached of it.
+
+use super::claim;
+use super::error::TargetError;
+use super::usage::{self, Use, User};
+use super::{Target, Thing, facts, sys};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+/// How long, and how often, a program that has the target open is given time to leave.
+const VISIT: Duration = Duration::from_millis(150);
+const VISITS: u32 = 4;
+
+impl Target {
+    /// Writes back and drops what the kernel has cached of this node, its whole disk, and the disk's partitions when
+    /// the target is the disk: no answer may come from a cache.
+    pub fn drop_caches(&self) -> Result<(), TargetError> {
+        let Thing::Device { disk, partition } = &self.thing else { return Ok(()) };
+        let mut nodes = vec![(disk.node.clone(), disk.number)];
+        match partition {
+            Some(partition) => nodes.push((partition.node.clone(), partition.number)),
+            None => {
+                let parts = facts::partitions(&self.roots, disk);
+                nodes.extend(parts.into_iter().map(|part| (part.node, part.number)));
+            }
+        }
+        for (node, number) in nodes {
+            let flushed = claim::open_node(&node, number, false, false).and_then(|file| {
+                sys::flush_cache(&file).map_err(|cause| match cause.kind() {
+                    std::io::ErrorKind::PermissionDenied => TargetError::Permission { path: node.clone() },
+                    _ => TargetError::Io { path: node.clone(), step: "dropping its cache", cause },
+                })
+            });
+            match flushed {
+                Ok(()) => {}
+                // Who may read a disk without being root may look at a map; nothing is discarded without a claim.
+                Err(TargetError::Permission { .. }) if self.claim.is_none() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// An error unless the target is still what it was when it was opened: same device, same size, still there.
+    pub fn must_be_unchanged(&self) -> Result<(), TargetError> {
+        let Thing::Device { disk, partition } = &self.thing else { return self.image_unchanged() };
+        let number = partition.as_ref().map_or(disk.number, |partition| partition.number);
+        let (now, part_now) =
+            facts::lookup(&self.roots, number).ok_or_else(|| self.changed("the kernel has removed it"))?;
+        if now.sysfs != disk.sysfs || now.sequence != disk.sequence || now.serial != disk.serial {
+            return Err(self.changed("another disk has taken its place"));
+        }
+        if now.size != disk.size || part_now.map(|part| part.range) != self.partition().map(|part| part.range) {
+            return Err(self.changed("its size or place changed"));
+        }
+        let size = sys::size(&self.file).map_err(|cause| self.failed("asking for its size", cause))?;
+        let expected = partition.as_ref().map_or(disk.size, |partition| partition.range.len());
+        if size != self.size || size != expected {
+            return Err(self.changed(&format!("expected {} bytes, found {size}", self.size)));
+        }
+        if sys::disk_sequence(&self.file) != self.sequence
+            || (disk.sequence.is_some() && self.sequence != disk.sequence)
+        {
+            return Err(self.changed("its sequence number changed"));
+        }
+        Ok(())
+    }
+
+    fn image_unchanged(&self) -> Result<(), TargetError> {
+        let metadata = std::fs::metadata(&self.path).map_err(|cause| self.failed("looking at it", cause))?;
+        if (metadata.dev(), metadata.ino()) != self.inode {
+            return Err(self.changed("the name leads to another file"));
+        }
+        if metadata.len() != self.size {
+            return Err(self.changed(&format!("expected {} bytes, found {}", self.size, metadata.len())));
+        }
+        Ok(())
+    }
+
+    /// Who uses it, after a second look when that is a program alone: partitioning tools and udev visit every disk
+    /// for a moment.
+    pub(super) fn settled_users(&self, ours: bool) -> Vec<User> {
+        let is_image = self.thing == Thing::Image;
+        let mut users = self.find_users(ours);
+        for _ in 0..VISITS {
+            let mut forbidding = users.iter().filter(|user| user.forbids(is_image)).peekable();
+            if forbidding.peek().is_none() || !forbidding.all(|user| matches!(user.by, Use::Open { .. })) {
+                break;
+            }
+            std::thread::sleep(VISIT);
+            users = self.find_users(ours);
+        }
+        users
+    }
+
+    /// Who uses it now. `ours` tells that a claim that the kernel reports is our own.
+    fn find_users(&self, ours: bool) -> Vec<User> {
+        let Thing::Device { disk, partition } = &self.thing else {
+            return match self.file.metadata() {
+                Ok(metadata) => usage::of_image(&self.roots, &self.path, &metadata),
+                Err(_) => Vec::new(),
+            };
+        };
+        let mut users = match partition {
+            Some(partition) => usage::of_partition(&self.roots, disk, partition),
+            None => usage::of_disk(&self.roots, disk),
+        };
+        // flock on a node is udev's business and ours; a record lock is a virtual machine's.
+        if sys::foreign_lock(&self.file).unwrap_or(false) {
+            users.push(User { node: self.path.clone(), by: Use::Locked(None) });
+        }
+        let is_explained = users.iter().any(|user| user.forbids(false));
+        if !ours && !is_explained && claim::is_claimed(&self.path) {
+            users.push(User { node: self.path.clone(), by: Use::Claimed });
+        }
+        users
+    }
+
+    /// The same error with the names of the users, where they can be found.
+    pub(super) fn explain(&self, error: TargetError) -> TargetError {
+        match error {
+            TargetError::InUse { path, users } if users.iter().all(|user| user.by == Use::Claimed) => {
+                let named: Vec<User> = self.find_users(true).into_iter().filter(|user| user.forbids(false)).collect();
+                TargetError::InUse { path, users: if named.is_empty() { users } else { named } }
+            }
+            other => other,
+        }
+    }
+
+    /// An error when somebody has come to use the target since it was opened. A claim keeps mounts and the like away
+    /// from a device; nothing keeps a loop device away from an image.
+    pub fn must_be_still_unused(&self) -> Result<(), TargetError> {
+        let is_image = self.thing == Thing::Image;
+        let users = self.settled_users(self.claim.is_some());
+        let users: Vec<User> = users.into_iter().filter(|user| user.forbids(is_image)).collect();
+        if users.is_empty() { Ok(()) } else { Err(TargetError::InUse { path: self.path.clone(), users }) }
+    }
+
+    pub(super) fn must_be_unused(&self) -> Result<(), TargetError> {
+        let is_image = self.thing == Thing::Image;
+        let users: Vec<User> = self.users.iter().filter(|user| user.forbids(is_image)).cloned().collect();
+        if users.is_empty() { Ok(()) } else { Err(TargetError::InUse { path: self.path.clone(), users }) }
+    }
+}
