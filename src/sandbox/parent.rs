@@ -115,6 +115,9 @@ impl Reader {
             .arg0("coldtrim")
             .arg(CHILD_ARGUMENT)
             .env_clear()
+            // One heap for all threads: before glibc gives memory of a second heap back it opens a file of /proc
+            // (malloc/arena.c, shrink_heap), and opening files is death in there.
+            .env("GLIBC_TUNABLES", "glibc.malloc.arena_max=1")
             .current_dir("/")
             // Its own process group: Ctrl-C reaches the parent alone, which then decides.
             .process_group(0)
