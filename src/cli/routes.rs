@@ -61,6 +61,11 @@ fn choose(device: &Device, via: Option<&str>) -> Result<Chosen, NotPrepared> {
     for route in TRANSPORTS.iter().filter(|route| via.is_none_or(|name| name == route.name)) {
         let reason = match ((route.applies)(&device.facts), via) {
             (Applies::Auto(reason) | Applies::WhenNamed(reason), Some(_)) => format!("named by --via; {reason}"),
+            (Applies::Auto(_), None) if device.facts.is_usb() => {
+                let name = route.name;
+                tried.push(format!("{name}: behind a USB bridge the route has to be named: --via {name}"));
+                continue;
+            }
             (Applies::Auto(reason), None) => reason.to_owned(),
             (Applies::WhenNamed(reason), None) => {
                 tried.push(format!("{}: only when named with --via {}: {reason}", route.name, route.name));

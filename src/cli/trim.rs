@@ -8,7 +8,7 @@ use super::{Ending, confirm, interrupt, saved_plan};
 use crate::plan::Batch;
 use crate::plan::units::ByteRange;
 use crate::report::progress::Progress;
-use crate::report::{OutcomeReport, PlanReport, Report, State, human, text};
+use crate::report::{OutcomeReport, PlanReport, Reason, Report, State, human, text};
 use crate::run::{Outcome, Stop, Watcher, execute};
 use crate::target::{Awake, Intent, Roots, Target};
 use crate::transport::{ErrorKind, TransportError};
@@ -108,6 +108,8 @@ fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<Ending
         match prepare(survey, index, job) {
             Ok(device) => {
                 note_plans(&mut survey.report, &device);
+                let notes = device.transport.notes().iter().map(|note| Reason::warning(note));
+                survey.report.targets[index].reasons.extend(notes);
                 prepared.push(device);
             }
             Err(problem) => endings.extend(vec![note_problem(survey, index, problem); clean.max(1)]),
@@ -245,6 +247,10 @@ fn run_device(
 ) -> Vec<Ending> {
     let target = &survey.targets[device.target];
     let name = survey.report.targets[device.target].name.clone();
+    if let Err(error) = target.must_be_unchanged().and_then(|()| target.must_be_still_unused()) {
+        survey.report.errors.push(format!("{name}: {error}"));
+        return vec![Ending::Refused; device.parts.len()];
+    }
     let trial = match try_route(target, device, job.canary) {
         Ok(trial) => trial,
         Err(failed) => {
@@ -263,8 +269,10 @@ fn run_device(
         outcomes.push(execute(&part.plan, device.transport.as_mut(), &mut watcher, stop, job.max_rate));
     }
     watcher.progress.finish();
-    let flushed = flush_error(device.transport.flush());
-    survey.report.errors.extend(flushed.map(|error| describe(&name, &error)));
+    let flushed = flush_error(device.transport.flush()).map(|error| describe(&name, &error));
+    // Raw commands pass below the page cache, which may still hold what is gone now.
+    let dropped = target.drop_caches().err().map(|error| format!("{name}: {error}"));
+    survey.report.errors.extend(flushed.into_iter().chain(dropped));
     note_verdict(&mut survey.report, device, &trial.verdict, &trial.evidence);
     let mut endings: Vec<Ending> =
         outcomes.iter().map(|outcome| ending_of_stop(&outcome.stop, outcome.bytes)).collect();

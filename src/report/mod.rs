@@ -249,6 +249,11 @@ impl Reason {
         }
     }
 
+    /// A remark.
+    pub fn warning(message: &str) -> Self {
+        Self { weight: "warning", consent: None, accepted: false, message: message.to_owned(), remedy: String::new() }
+    }
+
     /// True when it forbids trimming.
     pub fn forbids(&self) -> bool {
         match self.weight {
