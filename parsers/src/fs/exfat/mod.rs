@@ -108,11 +108,11 @@ fn state_findings(geometry: &Geometry) -> Vec<Finding> {
     marks.into_iter().filter(|(bit, _)| flags & bit != 0).map(|(_, what)| Finding::refusal(what, CHECKER)).collect()
 }
 
-/// PercentInUse is rounded down, may be unknown (FFh), and some drivers leave it as mkfs wrote it.
+/// PercentInUse is rounded down and may be unknown (FFh). Linux leaves the 0 that mkfs.exfat wrote, which says nothing.
 fn fill_remark(geometry: &Geometry, free: u64) -> Option<String> {
     let count = geometry.grid.count();
     let used = count.checked_sub(free)?.checked_mul(100)?.checked_div(count)?;
     let stated = u64::from(geometry.percent_in_use);
-    (stated <= 100 && stated.abs_diff(used) > 1)
+    ((1..=100).contains(&stated) && stated.abs_diff(used) > 1)
         .then(|| format!("the volume's own hint says {stated} % in use, its allocation bitmap says {used} %"))
 }
