@@ -1,6 +1,8 @@
 //! The filesystems. Adding one is a folder here and a row in [`FORMATS`].
 
 mod apfs;
+mod cluster_walk;
+mod exfat;
 mod ext4;
 mod fat;
 
@@ -44,6 +46,7 @@ pub trait Format: Sync {
 pub static FORMATS: &[&dyn Format] = &[
     &ext4::Ext4,
     &fat::Fat,
+    &exfat::Exfat,
     &apfs::Apfs,
 ];
 

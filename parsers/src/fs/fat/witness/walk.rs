@@ -6,6 +6,7 @@
 use super::directory::{Entry, Slot, entry, name};
 use super::shape::{Link, Shape};
 use crate::error::ParseError;
+use crate::fs::cluster_walk::{Owned, Path, Tree, broken};
 use crate::pages::Pages;
 use crate::source::Source;
 use crate::units::{ByteRange, to_usize};
@@ -30,7 +31,7 @@ impl Witness for FatWalk {
         let pages = Pages::new(source);
         let shape = Shape::read(&pages)?;
         let owned = Owned::new(shape.last)?;
-        let mut walk = Walk { source: &pages, shape, owned, tree: Vec::new(), pending: Vec::new() };
+        let mut walk = Walk { source: &pages, shape, owned, tree: Tree::default(), pending: Vec::new() };
         walk.root(ledger)?;
         while let Some(directory) = walk.pending.pop() {
             if ledger.has_clash() {
@@ -40,38 +41,6 @@ impl Witness for FatWalk {
         }
         walk.check_not_lost()
     }
-}
-
-/// A bit a cluster: does someone own it?
-struct Owned(Vec<u64>);
-
-impl Owned {
-    fn new(last: u32) -> Result<Self, ParseError> {
-        let words = to_usize(u64::from(last / 64).saturating_add(1), "the number of clusters")?;
-        Ok(Self(vec![0; words]))
-    }
-
-    fn any(&self) -> bool {
-        self.0.iter().any(|word| *word != 0)
-    }
-
-    /// Takes a cluster; false when it had an owner before.
-    fn take(&mut self, cluster: u32) -> bool {
-        let word = usize::try_from(cluster / 64).ok().and_then(|index| self.0.get_mut(index));
-        let bit = 1_u64.wrapping_shl(cluster % 64);
-        word.is_some_and(|word| {
-            let fresh = *word & bit == 0;
-            *word |= bit;
-            fresh
-        })
-    }
-}
-
-/// A directory's name and its parent in [`Walk::tree`]; the root directory has none.
-struct Node {
-    parent: Option<usize>,
-    name: String,
-    depth: usize,
 }
 
 /// A directory that was found and not yet read.
@@ -86,46 +55,20 @@ struct Walk<'a> {
     source: &'a dyn Source,
     shape: Shape,
     owned: Owned,
-    tree: Vec<Node>,
+    tree: Tree,
     pending: Vec<Pending>,
 }
 
-/// A path that is put together only when someone wants to see it.
-struct Path<'a> {
-    tree: &'a [Node],
-    node: Option<usize>,
-    slot: Option<(&'a Slot, &'a [Slot])>,
+/// The name of the entry in a slot, put together only when someone wants to see it.
+struct Name<'a> {
+    slot: &'a Slot,
+    long: &'a [Slot],
 }
 
-impl std::fmt::Display for Path<'_> {
+impl std::fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut names = Vec::new();
-        let mut next = self.node;
-        while let Some(node) = next.and_then(|index| self.tree.get(index)) {
-            names.push(node.name.as_str());
-            next = node.parent;
-        }
-        for name in names.iter().rev() {
-            write!(f, "/{name}")?;
-        }
-        match self.slot {
-            Some((slot, long)) => write!(f, "/{}", name(slot, long)),
-            None if names.is_empty() => f.write_str("the root directory"),
-            None => Ok(()),
-        }
+        f.write_str(&name(self.slot, self.long))
     }
-}
-
-/// Something in a directory or chain that cannot be.
-#[derive(Debug, thiserror::Error)]
-#[error("{owner}: {what}")]
-struct Broken {
-    owner: String,
-    what: String,
-}
-
-fn broken(at: u64, owner: &dyn std::fmt::Display, what: impl Into<String>) -> ParseError {
-    ParseError::corrupt(at, Broken { owner: owner.to_string(), what: what.into() })
 }
 
 /// Follows a chain, takes its clusters and hands over its contiguous parts. Returns its length in bytes.
@@ -201,7 +144,7 @@ impl Walk<'_> {
 
     fn directory(&mut self, directory: &Pending, ledger: &mut Ledger<'_>) -> Result<(), ParseError> {
         ledger.visit();
-        let path = Path { tree: &self.tree, node: directory.node, slot: None };
+        let path = self.tree.path(directory.node, None);
         let mut parts = Vec::new();
         let mut claim = |part| {
             ledger.claim(part, &path);
@@ -256,7 +199,8 @@ impl Walk<'_> {
             }
             _ => std::mem::take(&mut reading.long),
         };
-        let path = Path { tree: &self.tree, node: directory.node, slot: Some((slot, &long)) };
+        let leaf = Name { slot, long: &long };
+        let path = self.tree.path(directory.node, Some(&leaf));
         match found {
             Entry::Garbage(what) => Err(broken(at, &path, what)),
             Entry::Directory(first) => {
@@ -276,7 +220,7 @@ impl Walk<'_> {
     /// A directory begins with `.` and `..`, and `.` knows its cluster. A cluster that was lost or overwritten does
     /// not, and must not pass for an empty directory.
     fn check_dots(&self, directory: &Pending, index: u64, found: &Entry, at: u64) -> Result<(), ParseError> {
-        let path = Path { tree: &self.tree, node: directory.node, slot: None };
+        let path = self.tree.path(directory.node, None);
         let good = match (directory.node, index) {
             (None, _) => !matches!(found, Entry::Own(_) | Entry::Parent),
             (Some(_), 0) => matches!(found, Entry::Own(cluster) if *cluster == directory.first),
@@ -290,12 +234,11 @@ impl Walk<'_> {
     }
 
     fn found_directory(&mut self, parent: &Pending, name: String, first: u32, at: u64) -> Result<(), ParseError> {
-        let depth = parent.node.and_then(|index| self.tree.get(index)).map_or(1, |node| node.depth.saturating_add(1));
-        if depth > MAX_DEPTH {
-            return Err(broken(at, &name, format!("directories are nested deeper than {MAX_DEPTH}")));
-        }
-        self.pending.push(Pending { node: Some(self.tree.len()), first, at });
-        self.tree.push(Node { parent: parent.node, name, depth });
+        let node = self.tree.add(parent.node, name, MAX_DEPTH);
+        let node = node.ok_or_else(|| {
+            broken(at, &self.tree.path(parent.node, None), format!("directories are nested deeper than {MAX_DEPTH}"))
+        })?;
+        self.pending.push(Pending { node: Some(node), first, at });
         Ok(())
     }
 }
