@@ -5,6 +5,7 @@ mod cluster_walk;
 mod exfat;
 mod ext4;
 mod fat;
+mod hfsplus;
 
 use crate::error::ParseError;
 use crate::source::Source;
@@ -48,6 +49,7 @@ pub static FORMATS: &[&dyn Format] = &[
     &fat::Fat,
     &exfat::Exfat,
     &apfs::Apfs,
+    &hfsplus::HfsPlus,
 ];
 
 /// The row with this name.
