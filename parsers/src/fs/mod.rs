@@ -3,6 +3,7 @@
 mod apfs;
 mod ext4;
 mod fat;
+mod ntfs;
 
 use crate::error::ParseError;
 use crate::source::Source;
@@ -44,6 +45,7 @@ pub trait Format: Sync {
 pub static FORMATS: &[&dyn Format] = &[
     &ext4::Ext4,
     &fat::Fat,
+    &ntfs::Ntfs,
     &apfs::Apfs,
 ];
 
