@@ -16,7 +16,8 @@ pub(super) struct VolumeRecord {
     flags: u16,
 }
 
-/// Flags that mean unfinished work, in words. ("Modified by chkdsk", 0x8000, and "mounted on NT 4", 0x0008, do not.)
+/// Flags that mean unfinished work, in words. "Mounted on NT 4" (0x0008), "no short names are made" (0x0080, usual
+/// since Windows 8; DiscUtils names it) and "modified by chkdsk" (0x8000) do not.
 const PENDING: [(u16, &str); 6] = [
     (0x0001, "the volume is marked dirty"),
     (0x0002, "the log is to be resized"),
@@ -27,7 +28,7 @@ const PENDING: [(u16, &str); 6] = [
 ];
 
 /// Every flag whose meaning is known.
-const KNOWN: u16 = 0x0001 | 0x0002 | 0x0004 | 0x0008 | 0x0010 | 0x0020 | 0x4000 | 0x8000;
+const KNOWN: u16 = 0x0001 | 0x0002 | 0x0004 | 0x0008 | 0x0010 | 0x0020 | 0x0080 | 0x4000 | 0x8000;
 
 /// Reads record 3.
 pub(super) fn read(mft: &Mft<'_>) -> Result<VolumeRecord, ParseError> {
