@@ -312,7 +312,7 @@ fn flips() {
     let chosen: Vec<u64> = if full() {
         places.iter().flat_map(|at| (0..8).map(move |bit| at * 8 + bit)).collect()
     } else {
-        (0..600).map(|_| rng.pick(&places) * 8 + rng.between(0, 8)).collect()
+        (0..300).map(|_| rng.pick(&places) * 8 + rng.between(0, 8)).collect()
     };
     let mut counts = std::collections::BTreeMap::new();
     for bit in &chosen {
