@@ -6,6 +6,7 @@ mod exfat;
 mod ext4;
 mod fat;
 mod hfsplus;
+mod ntfs;
 
 use crate::error::ParseError;
 use crate::source::Source;
@@ -48,6 +49,7 @@ pub static FORMATS: &[&dyn Format] = &[
     &ext4::Ext4,
     &fat::Fat,
     &exfat::Exfat,
+    &ntfs::Ntfs,
     &apfs::Apfs,
     &hfsplus::HfsPlus,
 ];
