@@ -437,7 +437,8 @@ class Container:
         body += struct.pack("<QQIIQIIQ", 0, 0, 0, 0, 0, address_at + 8 * len(addresses), 0, 0)
         body += struct.pack("<IIQIIQQQQ", 1, 16, pool_size, bitmap_size, 16 * bitmap_size, given["bitmap_ring"], pool, 0, 0)
         # The most nodes that a queue may have: not documented; what apfsck expects.
-        limits = [3 * (given["chunk_count"] + 751) // 1127 - 1, 1 + (self.count - 1) // 4544]
+        twice = 2 if self.count * self.size > 1 << 30 else 1
+        limits = [3 * (given["chunk_count"] + 751) // 1127 - 1, 1 + twice * ((self.count - 1) // 4544)]
         limits = [3 if limit == 2 else limit for limit in limits]
         for entries, root, limit in ((pool_queue, pool_root, limits[0]), (main_queue, main_root, limits[1]), ([], 0, 0)):
             body += struct.pack("<QQQHHIQ", total(entries), root, oldest(entries), limit & 0xFFFF, 0, 0, 0)
