@@ -139,7 +139,7 @@ fn compare(line: &str, checked: bool) {
     let source = Image::open(&image);
     let volume = read(&source).expect("a good container");
     let (extents, crate_reads) = hear_witnesses(&source, &volume, line);
-    assert!(extents > 8, "{line}: the witness saw {extents} extents");
+    assert!(extents >= 8, "{line}: the witness saw {extents} extents");
     let within_reach = ["snapshots", "encrypted", "fragments"].iter().all(|word| !line.contains(word));
     assert_eq!(crate_reads, within_reach, "{line}: whether the apfs crate reads it");
 }
@@ -290,8 +290,10 @@ fn flips() {
     for block in touched(&bytes, 4096) {
         let start = block as usize * 4096;
         let object = has_header(&bytes[start..start + 4096]);
+        // Of a bitmap only the first 700 bits count.
+        let most = if object { 32768 } else { 700 };
         let bits: Vec<u64> =
-            if full() { (0..32768).collect() } else { (0..40).map(|_| rng.between(0, 32768)).collect() };
+            if full() { (0..32768).collect() } else { (0..40).map(|_| rng.between(0, most)).collect() };
         for bit in bits {
             let at = block * 4096 + bit / 8;
             let changes = vec![(at, bytes[at as usize] ^ 1 << (bit % 8))];
@@ -322,12 +324,12 @@ fn flips() {
 #[test]
 fn exchanged_bits_of_a_bitmap_are_seen_by_structure_or_witness() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (image, truth) = make(folder.path(), "blocks=700 files=9 queue=5 volumes=2 jumpstart=1 keybags=1");
+    let (image, truth) = make(folder.path(), "blocks=900 longest=20 files=9 queue=5 volumes=2 jumpstart=1 keybags=1");
     let bytes = std::fs::read(&image).expect("the image");
     let bitmap = the_bitmap(&bytes);
     let mut rng = Rng(seed("exchanged_bits"));
-    let used: Vec<u64> = (0..700).filter(|block| !is_free(&truth, block * 4096)).collect();
-    let free: Vec<u64> = (0..700).filter(|block| is_free(&truth, block * 4096)).collect();
+    let used: Vec<u64> = (0..900).filter(|block| !is_free(&truth, block * 4096)).collect();
+    let free: Vec<u64> = (0..900).filter(|block| is_free(&truth, block * 4096)).collect();
     let (mut by_structure, mut by_witness) = (0, 0);
     for freed in &used {
         let changes = exchange(&bytes, bitmap, *freed, *rng.pick(&free));

@@ -197,7 +197,8 @@ impl Witness for Crate {
             return refuse("snapshots");
         }
         let recording = Recording::new(source, CRATE_BUDGET);
-        let mut walk = CrateWalk { reader: Cursor::new(&recording), ledger, block_size: 0 };
+        let size = u32::try_from(checkpoint.blocks.size.bytes()).map_err(ParseError::inconsistent)?;
+        let mut walk = CrateWalk { reader: Cursor::new(&recording), ledger, block_size: size };
         walk.container().map_err(ParseError::inconsistent)
     }
 }
@@ -218,10 +219,10 @@ struct Roots {
 impl CrateWalk<'_, '_, '_> {
     fn container(&mut self) -> Result<(), apfs::ApfsError> {
         let reader = &mut self.reader;
-        let zero = superblock::read_nxsb(reader)?;
-        let newest = superblock::find_latest_nxsb(reader, &zero)?;
-        self.block_size = newest.block_size;
-        let map = omap::read_omap_tree_root(reader, newest.omap_oid, newest.block_size)?;
+        // Not read_nxsb: it compares the checksum with the first 4096 bytes of larger blocks.
+        let (_, zero) = object::read_object(reader, 0, self.block_size)?;
+        let newest = superblock::find_latest_nxsb(reader, &superblock::NxSuperblock::parse(&zero)?)?;
+        let map = omap::read_omap_tree_root(reader, newest.omap_oid, self.block_size)?;
         for oid in newest.fs_oids.iter().filter(|oid| **oid != 0) {
             let block = omap::omap_lookup(&mut self.reader, map, self.block_size, *oid)?;
             self.volume(block)?;
