@@ -366,3 +366,118 @@ fn exchange(bytes: &[u8], bitmap: u64, freed: u64, taken: u64) -> Vec<(u64, u8)>
     }
     vec![(a, bytes[a as usize] & !x), (b, bytes[b as usize] | y)]
 }
+
+/// Fletcher-64 as the format defines it, so that changed objects carry a right checksum.
+fn seal(object: &mut [u8]) {
+    let (mut low, mut high) = (0_u64, 0_u64);
+    for word in object[8..].chunks_exact(4) {
+        low = (low + u64::from(u32::from_le_bytes(word.try_into().expect("four bytes")))) % 0xFFFF_FFFF;
+        high = (high + low) % 0xFFFF_FFFF;
+    }
+    let first = 0xFFFF_FFFF - (low + high) % 0xFFFF_FFFF;
+    let second = 0xFFFF_FFFF - (low + first) % 0xFFFF_FFFF;
+    object[..8].copy_from_slice(&(second << 32 | first).to_le_bytes());
+}
+
+/// Sets a field of every object of a kind whose transaction is the newest, and seals it again.
+fn set(bytes: &mut [u8], kind: u32, at: usize, value: &[u8]) {
+    let mut hits = 0;
+    for object in bytes.chunks_exact_mut(4096) {
+        let newest = object[16..24] == 7_u64.to_le_bytes();
+        if newest && object[24..28] == kind.to_le_bytes() {
+            object[at..at + value.len()].copy_from_slice(value);
+            seal(object);
+            hits += 1;
+        }
+    }
+    assert!(hits > 0, "no object of kind {kind:#x}");
+}
+
+const SUPERBLOCK: u32 = 0x8000_0001;
+const MANAGER: u32 = 0x8000_0005;
+const CHUNK_INFO: u32 = 0x4000_0007;
+const VOLUME: u32 = 0x0D;
+const CHECKPOINT_MAP: u32 = 0x4000_000C;
+const QUEUE: u32 = 0x8000_0002;
+const JUMPSTART: u32 = 0x4000_0014;
+
+/// One field changed, checksum right: object, offset, new bytes, what must be said.
+const LIES: &[(u32, usize, &[u8], &str)] = &[
+    (SUPERBLOCK, 0x20, b"NXSC", "magic"),
+    (SUPERBLOCK, 0x24, &[0, 4, 0, 0], "block size"),
+    (SUPERBLOCK, 0x28, &[0, 0, 0, 0, 1, 0, 0, 0], "size"),
+    (SUPERBLOCK, 0x38, &[1], "read-only compatible features"),
+    (SUPERBLOCK, 0x40, &[1], "incompatible features"),
+    (SUPERBLOCK, 0x40, &[0], "version"),
+    (SUPERBLOCK, 0x40, &[2, 1], "Fusion"),
+    (SUPERBLOCK, 0x41, &[0x40], "unknown bits 0x4000"),
+    (SUPERBLOCK, 0x60, &[3], "next transaction"),
+    (SUPERBLOCK, 0x88, &[200], "index of its first descriptor"),
+    (SUPERBLOCK, 0x8C, &[1], "at least a map"),
+    (SUPERBLOCK, 0x98, &[0, 9], "space manager"),
+    (SUPERBLOCK, 0x4D8, &[9], "resize"),
+    (SUPERBLOCK, 0x4E8, &[9], "resize"),
+    (SUPERBLOCK, 0x4F1, &[1], "flags"),
+    (SUPERBLOCK, 0x500, &[1], "Fusion"),
+    (SUPERBLOCK, 0x560, &[1], "Fusion"),
+    (SUPERBLOCK, 0x510, &[0xB4, 2, 0, 0, 0, 0, 0, 0, 1], "keybag"),
+    (CHECKPOINT_MAP, 0x20, &[0], "checkpoint map: flags"),
+    (CHECKPOINT_MAP, 0x24, &[250], "checkpoint map"),
+    (MANAGER, 0x20, &[1], "space manager: block size"),
+    (MANAGER, 0x24, &[1], "blocks of a chunk"),
+    (MANAGER, 0x28, &[1], "chunks of a chunk-info block"),
+    (MANAGER, 0x2C, &[1], "addresses of an address block"),
+    (MANAGER, 0x30, &[1], "space manager: blocks"),
+    (MANAGER, 0x38, &[2], "space manager: chunks"),
+    (MANAGER, 0x40, &[2], "space manager: chunk-info blocks"),
+    (MANAGER, 0x48, &[1], "number of free blocks"),
+    (MANAGER, 0x50, &[7], "address offset"),
+    (MANAGER, 0x60, &[7], "Fusion"),
+    (MANAGER, 0x90, &[4], "flags"),
+    (MANAGER, 0x98, &[0xFF, 2], "internal pool: blocks inside"),
+    (MANAGER, 0xC8, &[99], "free queue"),
+    (MANAGER, 0xF0, &[99], "free queue"),
+    (CHUNK_INFO, 0x20, &[1], "index"),
+    (CHUNK_INFO, 0x24, &[2], "entries"),
+    (CHUNK_INFO, 0x28, &[99], "transaction"),
+    (CHUNK_INFO, 0x30, &[1], "first block"),
+    (CHUNK_INFO, 0x38, &[1], "chunk: "),
+    (CHUNK_INFO, 0x3C, &[1, 0], "free blocks by its record"),
+    (CHUNK_INFO, 0x40, &[0, 0], "without a bitmap"),
+    (QUEUE, 0x20, &[1], "flags of a node"),
+    (QUEUE, 0x22, &[1], "B-tree"),
+    (QUEUE, 0x24, &[1], "keys"),
+    (VOLUME, 0x20, b"APSC", "magic"),
+    (VOLUME, 0x24, &[7], "index"),
+    (VOLUME, 0x30, &[1], "read-only compatible features"),
+    (VOLUME, 0x39, &[2], "unknown bits 0x200"),
+    (VOLUME, 0x38, &[0x11], "restore"),
+    (VOLUME, 0xA0, &[1], "return to a snapshot"),
+    (VOLUME, 0x3D0, &[1], "encryption or decryption"),
+    (JUMPSTART, 0x20, b"NONE", "magic"),
+    (JUMPSTART, 0xB0, &[0xB4, 2], "EFI driver"),
+];
+
+#[test]
+fn every_lie_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (image, truth) = make(folder.path(), "blocks=700 files=4 queue=5 volumes=2 jumpstart=1 old=0");
+    let good = std::fs::read(&image).expect("the image");
+    assert!(is_free(&truth, 0x2B4 * 4096) || is_free(&truth, 0x2B6 * 4096), "the test points at a free block");
+    for (kind, at, value, expected) in LIES {
+        let mut bytes = good.clone();
+        set(&mut bytes, *kind, *at, value);
+        let said = match read(&bytes) {
+            Err(error) => error,
+            Ok(volume) => {
+                assert!(!volume.is_usable(), "{kind:#x} at {at:#x} = {value:?}: accepted");
+                volume.findings.iter().map(|finding| finding.message.clone() + &finding.remedy).collect()
+            }
+        };
+        assert!(said.contains(expected), "{kind:#x} at {at:#x} = {value:?}: expected \"{expected}\" in: {said}");
+        assert!(
+            said.contains("DEVICE") || said.contains("number of free blocks") || said.contains("marked used"),
+            "{said}"
+        );
+    }
+}

@@ -90,7 +90,7 @@ impl Area {
     }
 
     /// Where in the ring a block lies.
-    fn index(&self, block: u64) -> Option<u64> {
+    pub fn index(&self, block: u64) -> Option<u64> {
         let mut before: u64 = 0;
         for fragment in &self.fragments {
             match block.checked_sub(fragment.block) {
@@ -102,7 +102,7 @@ impl Area {
     }
 
     /// `count` blocks of the ring from `index` on, behind the last the first.
-    fn ring(&self, index: u64, count: u64, at: u64, what: &'static str) -> Result<Vec<u64>, ParseError> {
+    pub fn ring(&self, index: u64, count: u64, at: u64, what: &'static str) -> Result<Vec<u64>, ParseError> {
         at_most(at, what, self.count, count)?;
         (0..count)
             .map(|offset| {

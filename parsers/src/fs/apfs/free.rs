@@ -31,7 +31,7 @@ pub(super) fn read(
     walk.must_be_used()?;
     walk.queues()?;
     for block in object_map {
-        walk.map.must_be_used(*block, 1, "object map")?;
+        walk.used(*block, 1, "object map")?;
     }
     for volume in volumes {
         walk.volume(volume)?;
@@ -75,9 +75,17 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
+    /// Blocks in which `what` lives: inside the container and not free.
+    fn used(&mut self, first: u64, count: u64, what: &'static str) -> Result<(), ParseError> {
+        if count > 0 {
+            self.checkpoint.blocks.position(first, count, what)?;
+        }
+        self.map.must_be_used(first, count, what)
+    }
+
     /// A block that the space manager lives in: used in the main bitmap and, inside the pool, in the pool's.
     fn structure(&mut self, block: u64, what: &'static str) -> Result<(), ParseError> {
-        self.map.must_be_used(block, 1, what)?;
+        self.used(block, 1, what)?;
         if self.manager.is_free_in_pool(&self.pool, block) {
             let at = self.checkpoint.blocks.size.to_bytes(block)?;
             return Err(wrong(at, what, "used in the internal pool's bitmap", "free there"));
@@ -87,26 +95,22 @@ impl Walk<'_, '_> {
 
     fn must_be_used(&mut self) -> Result<(), ParseError> {
         let (raw, sm) = (&self.checkpoint.superblock.raw, &self.manager.raw);
-        self.map.must_be_used(0, 1, "block 0")?;
+        self.used(0, 1, "block 0")?;
         for (area, what) in [
             (&self.checkpoint.descriptors, "checkpoint descriptor area"),
             (&self.checkpoint.data, "checkpoint data area"),
         ] {
             for fragment in &area.fragments {
-                self.map.must_be_used(fragment.block, fragment.count, what)?;
+                self.used(fragment.block, fragment.count, what)?;
             }
             for node in &area.nodes {
-                self.map.must_be_used(*node, 1, what)?;
+                self.used(*node, 1, what)?;
             }
         }
-        self.map.must_be_used(sm.sm_ip_base.get(), sm.sm_ip_block_count.get(), "internal pool")?;
-        self.map.must_be_used(
-            sm.sm_ip_bm_base.get(),
-            sm.sm_ip_bm_block_count.get().into(),
-            "internal pool's bitmap",
-        )?;
+        self.used(sm.sm_ip_base.get(), sm.sm_ip_block_count.get(), "internal pool")?;
+        self.used(sm.sm_ip_bm_base.get(), sm.sm_ip_bm_block_count.get().into(), "internal pool's bitmap")?;
         for (range, what) in [(raw.nx_keylocker, "keybag"), (raw.nx_mkb_locker, "media keybag")] {
-            self.map.must_be_used(range.pr_start_paddr.get(), range.pr_block_count.get(), what)?;
+            self.used(range.pr_start_paddr.get(), range.pr_block_count.get(), what)?;
         }
         for block in &self.manager.info_blocks {
             self.structure(*block, "chunk-info block")?;
@@ -130,10 +134,10 @@ impl Walk<'_, '_> {
         if raw.nej_magic != JUMPSTART_MAGIC {
             return Err(wrong(object.at, "EFI jumpstart: magic", "JSDR", raw.nej_magic.escape_ascii()));
         }
-        self.map.must_be_used(block, 1, "EFI jumpstart")?;
+        self.used(block, 1, "EFI jumpstart")?;
         let offset = from_usize(size_of::<RawJumpstart>());
         for extent in object.entries::<RawRange>(offset, raw.nej_num_extents.get().into())? {
-            self.map.must_be_used(extent.pr_start_paddr.get(), extent.pr_block_count.get(), "EFI driver")?;
+            self.used(extent.pr_start_paddr.get(), extent.pr_block_count.get(), "EFI driver")?;
         }
         Ok(())
     }
@@ -147,7 +151,7 @@ impl Walk<'_, '_> {
             let sum = entries.iter().try_fold(0, |sum, (_, count)| add(sum, *count, "blocks of a free queue"))?;
             equal(self.manager.at(), what, queue.sfq_count.get(), sum)?;
             for (first, count) in entries {
-                self.map.must_be_used(first, count, what)?;
+                self.used(first, count, what)?;
             }
         }
         Ok(())
@@ -175,14 +179,14 @@ impl Walk<'_, '_> {
     }
 
     fn volume(&mut self, volume: &ApfsVolume) -> Result<(), ParseError> {
-        self.map.must_be_used(volume.block, 1, "volume superblock")?;
+        self.used(volume.block, 1, "volume superblock")?;
         let raw = &volume.raw;
         for (block, what) in [
             (raw.apfs_omap_oid, "object map of a volume"),
             (raw.apfs_extentref_tree_oid, "extent-reference tree"),
             (raw.apfs_snap_meta_tree_oid, "snapshot tree"),
         ] {
-            self.map.must_be_used(block.get(), u64::from(block.get() != 0), what)?;
+            self.used(block.get(), u64::from(block.get() != 0), what)?;
         }
         Ok(())
     }
