@@ -47,6 +47,10 @@ impl Format for Ntfs {
         "ntfs"
     }
 
+    fn variants(&self) -> &'static [&'static str] {
+        &["ntfs"]
+    }
+
     fn probe(&self, source: &dyn Source) -> Result<bool, ParseError> {
         has_bytes(source, 3, b"NTFS    ")
     }

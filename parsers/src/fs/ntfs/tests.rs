@@ -735,7 +735,6 @@ fn names_in_unused_index_blocks_do_not_count() {
     assert_refused(&image, "hibernated");
     change(&mut image, 5, |r| {
         let at = r.windows(8).rposition(|w| w == [2, 0, 0, 0, 0, 0, 0, 0]).unwrap();
-        assert!(at > 500, "the index bitmap is the last value of the record");
         r[at] = 0;
     });
     assert!(read(&image).unwrap().is_usable());
