@@ -1,8 +1,12 @@
 //! coldtrim on real kernel drivers, in the device lab. One guest serves all tests of this file.
 
 mod common;
+#[path = "root_lab/debug_disk.rs"]
+mod debug_disk;
 #[path = "common/lab/mod.rs"]
 mod lab;
+#[path = "root_lab/trim.rs"]
+mod trim;
 
 use lab::{Drive, Lab, Status};
 
@@ -95,4 +99,17 @@ fn root_lab_signals_and_limits() {
     let late = lab.run_within("sleep 60", std::time::Duration::from_secs(1));
     assert_eq!(late.status, Status::TimedOut);
     assert_eq!(lab.run("kill -9 $$").status, Status::Signalled(9));
+}
+
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_lab_check_sees_a_lost_block() {
+    let disk = Lab::get().drive("vscsi0");
+    let volume = disk.make("fat32", "mbr", 2);
+    disk.check(&volume);
+    // Behind the tables, where the first files lie.
+    let start = volume.size / 8 / 4096 * 4096;
+    let _ = disk.lab.run_ok(&format!("blkdiscard --offset {start} --length 4194304 {}", volume.node));
+    let answer = disk.lab.try_check(&volume);
+    assert!(answer.status != Status::Exited(0) && answer.stderr.contains("files are not as written"), "{answer}");
 }

@@ -37,6 +37,17 @@ pub fn fill(path: &Path, size: u64) {
     file.set_len(size).expect("a file that can be cut");
 }
 
+/// Writes the contents of `image` into an existing backing file of the same size.
+pub fn overwrite(path: &Path, image: &Path) {
+    let bytes = std::fs::read(image).expect("a readable image");
+    assert_eq!(open(path).metadata().expect("a file that can be looked at").len(), size_of(&bytes), "the image's size");
+    open(path).write_all_at(&bytes, 0).expect("room for the image");
+}
+
+fn size_of(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).expect("a 64-bit machine")
+}
+
 /// Eight bytes that tell a number, none of them zero.
 fn word(number: u64) -> [u8; 8] {
     (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 0x8080_8080_8080_8080).to_le_bytes()
@@ -72,6 +83,14 @@ impl Snapshot {
     /// Fails unless the drive is as it was.
     pub fn assert_untouched(&self) {
         self.assert_only_discarded(&[]);
+    }
+
+    /// As [`assert_only_discarded`](Self::assert_only_discarded), for a copy, in which holes mean nothing.
+    pub fn assert_contents(&self, planned: &[(u64, u64)]) {
+        let now = std::fs::read(&self.path).expect("a readable copy");
+        if let Err(difference) = self.compare_contents(&now, planned) {
+            panic!("{}: {difference}", self.path.display());
+        }
     }
 
     /// # Errors

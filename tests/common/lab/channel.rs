@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long the guest may take to boot: 25 s on an idle machine.
-const BOOT: Duration = Duration::from_secs(240);
+const BOOT: Duration = Duration::from_secs(600);
 /// How much longer than its own limit a reply may take before the guest counts as hung.
 const GRACE: Duration = Duration::from_secs(60);
 

@@ -1,13 +1,15 @@
 //! The drives of the lab, and what a test does with one.
 
-use super::Lab;
 use super::backing::{self, Snapshot};
+use super::{Lab, Output, Status};
 use std::path::PathBuf;
 use std::sync::MutexGuard;
 
 const MIB: u64 = 1 << 20;
 /// Mebibytes of most drives: enough for FAT32 with clusters of one sector, little to fill and compare.
 const SMALL: u64 = 48;
+/// Behind USB the route is tried first, at a place of which every wrong address is free too: that needs room.
+const ROOMY: u64 = 256;
 
 /// One drive: a raw file behind one of QEMU's front ends. Its name is also its serial number.
 pub struct Spec {
@@ -32,15 +34,16 @@ pub const DRIVES: &[Spec] = &[
     drive("ahci0", SMALL, "", "ide-hd,bus=ahci.0,rotation_rate=1"),
     drive("nvme0", SMALL, "", "nvme"),
     drive("nvme4k", SMALL, "", "nvme,logical_block_size=4096,physical_block_size=4096"),
-    drive("uas0", SMALL, "usb-uas,bus=xhci.0,id=uas0", "scsi-hd,bus=uas0.0,rotation_rate=1"),
-    drive("bot0", SMALL, "", "usb-storage,bus=xhci.0"),
+    drive("uas0", ROOMY, "usb-uas,bus=xhci.0,id=uas0", "scsi-hd,bus=uas0.0,rotation_rate=1"),
+    drive("bot0", ROOMY, "", "usb-storage,bus=xhci.0"),
     drive(
         "bot4k",
-        SMALL,
+        ROOMY,
         "usb-bot,bus=xhci.0,id=bot4k,serial=bot4k",
         "scsi-hd,bus=bot4k.0,rotation_rate=1,logical_block_size=4096,physical_block_size=4096",
     ),
     drive("vscsi0", SMALL, "", "scsi-hd,bus=vscsi.0,rotation_rate=1"),
+    drive("vscsi1", SMALL, "", "scsi-hd,bus=vscsi.0,rotation_rate=1"),
     drive("vscsi4k", SMALL, "", "scsi-hd,bus=vscsi.0,rotation_rate=1,logical_block_size=4096,physical_block_size=4096"),
     // Coarse granularity and small commands: many batches, much rounding.
     drive(
@@ -104,12 +107,37 @@ impl Drive<'_> {
         let _ = self.lab.ask("flush", &self.node);
     }
 
+    /// Gives the drive the contents of an image of its size, from behind its back.
+    pub fn replace(&self, image: &std::path::Path) {
+        // In place: QEMU has this file open.
+        backing::overwrite(&self.backing, image);
+        let _ = self.lab.ask("flush", &self.node);
+    }
+
     /// Pattern everywhere, then a volume with random files, fragmented by deletions; unmounted again.
     /// `table`: `none`, `mbr` (begins at sector 63) or `gpt`.
     pub fn make(&self, format: &str, table: &str, seed: u64) -> Volume {
         self.fill();
-        let manifest = format!("/lab/{}.manifest", self.spec.name);
-        let answer = self.lab.ask("volume", &format!("make {} {format} {table} {seed} {manifest}", self.node));
+        self.lab.make_volume(&self.node, self.spec.name, format, table, seed)
+    }
+
+    /// Mounts the volume afresh, compares every file with what was written, and runs the format's fsck.
+    pub fn check(&self, volume: &Volume) {
+        self.lab.check_volume(volume);
+    }
+
+    /// What the host sees in the backing file now.
+    pub fn snapshot(&self) -> Snapshot {
+        let _ = self.lab.ask("flush", &self.node);
+        Snapshot::take(&self.backing)
+    }
+}
+
+impl Lab {
+    /// A volume with random files on any disk of the guest; `name` names its manifest.
+    pub fn make_volume(&self, node: &str, name: &str, format: &str, table: &str, seed: u64) -> Volume {
+        let manifest = format!("/lab/{name}.manifest");
+        let answer = self.ask("volume", &format!("make {node} {format} {table} {seed} {manifest}"));
         let fields: Vec<_> = answer.split_whitespace().collect();
         let [node, start, size] = fields[..] else { panic!("volume.py: {answer}") };
         Volume {
@@ -121,15 +149,15 @@ impl Drive<'_> {
         }
     }
 
-    /// Mounts the volume afresh, compares every file with what was written, and runs the format's fsck.
-    pub fn check(&self, volume: &Volume) {
-        let _ = self.lab.ask("volume", &format!("check {} {} {}", volume.node, volume.format, volume.manifest));
+    /// As [`Drive::check`], for any disk of the guest.
+    pub fn check_volume(&self, volume: &Volume) {
+        let answer = self.try_check(volume);
+        assert!(answer.status == Status::Exited(0), "{}: {answer}\n{}", volume.node, self.log());
     }
 
-    /// What the host sees in the backing file now.
-    pub fn snapshot(&self) -> Snapshot {
-        let _ = self.lab.ask("flush", &self.node);
-        Snapshot::take(&self.backing)
+    /// As [`Drive::check`], for a volume that may be damaged.
+    pub fn try_check(&self, volume: &Volume) -> Output {
+        self.try_ask("volume", &format!("check {} {} {}", volume.node, volume.format, volume.manifest))
     }
 }
 

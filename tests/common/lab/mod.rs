@@ -31,7 +31,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// More than any command of the lab takes, under emulation on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One running guest.
 pub struct Lab {
@@ -82,7 +82,7 @@ impl Lab {
         Err(format!("no drive with serial {serial} appeared in the guest\n{}", self.log()))
     }
 
-    /// Runs a command of `sh` in the guest, at most four minutes.
+    /// Runs a command of `sh` in the guest, at most ten minutes.
     pub fn run(&self, command: &str) -> Output {
         self.run_within(command, PATIENCE)
     }

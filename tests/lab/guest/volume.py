@@ -7,6 +7,7 @@ The same seed gives the same files. A file is made of pieces of one random text,
 nor checking it costs a hash or fresh random numbers. MANIFEST: the seed, then lines OFFSET+LENGTH[,OFFSET+LENGTH...] PATH.
 """
 import fcntl
+import glob
 import os
 import random
 import subprocess
@@ -20,22 +21,25 @@ FORMATS = {
     "ext2": (["mkfs.ext2", "-q", "-F", "-E", "nodiscard"], "ext2", ["e2fsck", "-fn"]),
     "ext3": (["mkfs.ext3", "-q", "-F", "-E", "nodiscard"], "ext3", ["e2fsck", "-fn"]),
     "ext4": (["mkfs.ext4", "-q", "-F", "-E", "nodiscard"], "ext4", ["e2fsck", "-fn"]),
-    "fat12": (["mkfs.fat", "-F", "12", "-s", "64"], "vfat", ["fsck.fat", "-n"]),
+    "fat12": (["mkfs.fat", "-F", "12"], "vfat", ["fsck.fat", "-n"]),
     "fat16": (["mkfs.fat", "-F", "16"], "vfat", ["fsck.fat", "-n"]),
-    "fat32": (["mkfs.fat", "-F", "32", "-s", "1"], "vfat", ["fsck.fat", "-n"]),
+    "fat32": (["mkfs.fat", "-F", "32"], "vfat", ["fsck.fat", "-n"]),
     "exfat": (["mkfs.exfat", "-q"], "exfat", ["fsck.exfat", "-n"]),
     "ntfs": (["mkntfs", "-q", "-Q", "-F"], "ntfs-3g", ["ntfsfix", "-n"]),
     "xfs": (["mkfs.xfs", "-q", "-f", "-K"], "xfs", ["xfs_repair", "-n"]),
     "btrfs": (["mkfs.btrfs", "-q", "-f", "-K"], "btrfs", ["btrfs", "check", "--readonly"]),
     "f2fs": (["mkfs.f2fs", "-q", "-f", "-t", "0"], "f2fs", ["fsck.f2fs", "--dry-run"]),
 }
+# FAT32 is only FAT32 with 65525 clusters or more, FAT12 only with fewer than 4085.
+FAT_CLUSTERS = {"fat12": 2000, "fat16": 11000, "fat32": 90000}
 SECTOR = 512  # the unit of sysfs, whatever the drive's own is
 TEXT = 6 << 20
+MOST = 24 << 20  # bytes written to one volume, however large it is
 LARGEST = 2 << 20
 
 
-def run(*command):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def run(*command, said=""):
+    done = subprocess.run(command, input=said.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         raise SystemExit("%s: exit %d\n%s" % (" ".join(command), done.returncode, done.stdout.decode(errors="replace")))
 
@@ -56,17 +60,20 @@ def sysfs(path):
 def partition(disk, table):
     """The volume's node. One partition, less than the disk: what lies before and behind it must stay untouched.
     The MBR one begins at sector 63, as old disks do: no multiple of any granule."""
+    name = os.path.basename(disk)
+    if glob.glob("/sys/block/%s/%s*" % (name, name)):
+        ioctl(disk, BLKRRPART)  # those of an earlier case, whose table was overwritten from the host
     if table == "none":
         return disk
-    name = os.path.basename(disk)
     sector = sysfs(name + "/queue/logical_block_size")
     size = sysfs(name + "/size") * SECTOR
     start = 63 * sector if table == "mbr" else 1 << 20
     length = (size - start - (1 << 20)) // sector
-    # GPT is written by a script as well: sfdisk zeroes old signatures unless told not to, and asks nothing.
-    kind = "label: dos\n" if table == "mbr" else "label: gpt\n"
-    subprocess.run(["sfdisk", "--quiet", "--wipe", "never", "--wipe-partitions", "never", "--no-reread", "--no-tell-kernel", disk],
-                   input=kind + "start=%d, size=%d\n" % (start // sector, length), text=True, check=True)
+    # sfdisk zeroes old signatures unless told not to.
+    # first-lba, because otherwise a disk's optimal I/O size moves it.
+    kind = "label: dos\n" if table == "mbr" else "label: gpt\nfirst-lba: %d\n" % (start // sector)
+    run("sfdisk", "--quiet", "--wipe", "never", "--wipe-partitions", "never", "--no-reread", "--no-tell-kernel", disk,
+        said=kind + "start=%d, size=%d\n" % (start // sector, length))
     ioctl(disk, BLKRRPART)
     node = disk + ("p1" if disk[-1].isdigit() else "1")
     for _ in range(100):
@@ -89,7 +96,7 @@ def random_text(seed):
 
 
 class Filler:
-    """Creates, grows and removes files until about two thirds of the space are taken, then removes half of them."""
+    """Creates, grows and removes files until two thirds of the space are taken or enough is written, then removes half."""
 
     def __init__(self, place, seed):
         self.place = place
@@ -98,10 +105,11 @@ class Filler:
         self.files = {}  # path -> pieces of the text
         self.folders = [""]
         self.count = 0
+        self.written = 0
 
     def full(self):
         status = os.statvfs(self.place)
-        return status.f_bavail * 3 < status.f_blocks
+        return status.f_bavail * 3 < status.f_blocks or self.written > MOST
 
     def size(self):
         """Many small, some large, some empty; rarely a multiple of anything."""
@@ -112,6 +120,7 @@ class Filler:
         with open(self.place + path, "ab") as file:
             file.write(self.text[offset:offset + size])
         self.files.setdefault(path, []).append((offset, size))
+        self.written += size
 
     def create(self):
         self.count += 1
@@ -154,9 +163,17 @@ def pieces(found):
     return ",".join("%d+%d" % piece for piece in found)
 
 
+def fat_cluster(disk, size, clusters):
+    """Sectors in a cluster: a power of two that makes about so many clusters."""
+    sector = sysfs(os.path.basename(disk) + "/queue/logical_block_size")
+    return 1 << max(0, (size // sector // clusters).bit_length() - 1)
+
+
 def make(disk, form, table, seed, manifest):
     mkfs, kind, _ = FORMATS[form]
     node = partition(disk, table)
+    if form in FAT_CLUSTERS:
+        mkfs = mkfs + ["-s", str(fat_cluster(disk, sysfs(os.path.basename(node) + "/size") * SECTOR, FAT_CLUSTERS[form]))]
     run(*mkfs, node)
     place = mounted(node, kind, "rw")
     filler = Filler(place, seed)

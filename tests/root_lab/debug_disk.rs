@@ -1,0 +1,219 @@
+//! scsi_debug: a SCSI disk of the kernel itself whose limits are set at will, and which tells exactly which blocks it
+//! holds. Here the kernel's own list of mapped blocks is the judge of what was discarded.
+
+use crate::lab::{Lab, Output, Running, Snapshot, Status, Volume};
+use crate::trim::{COLDTRIM, assert_done, total};
+use crate::{common, lab::backing};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+const DRIVER: &str = "bus/pseudo/drivers/scsi_debug";
+const SIZE: u64 = 48 << 20;
+
+/// What a disk says of itself, in the module's own words, and what follows for a plan.
+struct Kind {
+    parameters: &'static str,
+    sector: u64,
+    /// Sectors.
+    granularity: u64,
+    /// First sector that begins a granule.
+    alignment: u64,
+    /// Whether a discarded block reads as zeros; else it keeps its contents.
+    zeroes: bool,
+    via: &'static str,
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        parameters: "sector_size=4096 lbpu=1",
+        sector: 4096,
+        granularity: 1,
+        alignment: 0,
+        zeroes: true,
+        via: "unmap",
+    },
+    Kind {
+        parameters: "lbpu=1 unmap_granularity=64 unmap_alignment=8",
+        sector: 512,
+        granularity: 64,
+        alignment: 8,
+        zeroes: true,
+        via: "unmap",
+    },
+    Kind {
+        parameters: "lbpu=1 unmap_max_blocks=640 unmap_max_desc=2",
+        sector: 512,
+        granularity: 1,
+        alignment: 0,
+        zeroes: true,
+        via: "unmap",
+    },
+    Kind { parameters: "lbpu=1 lbprz=0", sector: 512, granularity: 1, alignment: 0, zeroes: false, via: "unmap" },
+    Kind { parameters: "lbpws=1", sector: 512, granularity: 1, alignment: 0, zeroes: true, via: "writesame16" },
+    Kind { parameters: "lbpws10=1", sector: 512, granularity: 1, alignment: 0, zeroes: true, via: "writesame10" },
+];
+
+/// A loaded scsi_debug; unloaded again when dropped. There is only one at a time.
+struct DebugDisk {
+    lab: &'static Lab,
+    node: String,
+    _claim: MutexGuard<'static, ()>,
+}
+
+impl DebugDisk {
+    fn load(parameters: &str) -> Self {
+        static ONLY_ONE: Mutex<()> = Mutex::new(());
+        let claim = ONLY_ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lab = Lab::get();
+        let megabytes = SIZE >> 20;
+        let _ = lab.run_ok(&format!(
+            "modprobe -r scsi_debug; modprobe scsi_debug dev_size_mb={megabytes} ndelay=1000 {parameters}"
+        ));
+        for _ in 0..100 {
+            let found = lab.run(&format!("ls /sys/{DRIVER}/adapter0/host*/target*/*/block"));
+            if found.status == Status::Exited(0) && !found.stdout.is_empty() {
+                return Self { lab, node: format!("/dev/{}", found.stdout.trim()), _claim: claim };
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("scsi_debug {parameters}: no disk appeared\n{}", lab.log());
+    }
+
+    /// A volume of real files on a disk of which every block is mapped.
+    fn make(&self, format: &str, table: &str) -> Volume {
+        let pattern = self.lab.share.join("pattern.raw");
+        backing::create(&pattern, SIZE).expect("room for a pattern");
+        backing::fill(&pattern, SIZE);
+        let _ = self.lab.run_ok(&format!("dd if=/lab/pattern.raw of={} bs=1M conv=fsync", self.node));
+        self.lab.make_volume(&self.node, "scsi_debug", format, table, 21)
+    }
+
+    fn image(&self) -> PathBuf {
+        let _ = self.lab.run_ok(&format!("dd if={} of=/lab/scsi_debug.raw bs=1M iflag=direct conv=fsync", self.node));
+        self.lab.share.join("scsi_debug.raw")
+    }
+
+    /// The first and last index of each run of mapped granules.
+    fn mapped(&self) -> Vec<(u64, u64)> {
+        let text = self.lab.sysfs(&format!("{DRIVER}/map"));
+        assert!(text.len() < 4000, "the kernel cuts this list at one page");
+        let number = |text: &str| text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+        text.split(',')
+            .filter(|run| !run.is_empty())
+            .map(|run| run.split_once('-').map_or_else(|| (number(run), number(run)), |(a, b)| (number(a), number(b))))
+            .collect()
+    }
+}
+
+impl Drop for DebugDisk {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = self.lab.run_ok("modprobe -r scsi_debug");
+        }
+    }
+}
+
+impl Kind {
+    /// Free bytes of the disk rounded inwards to whole granules.
+    fn plan(&self, free: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let (granule, shift) = (self.granularity * self.sector, self.alignment * self.sector);
+        // Shifted up by a granule less the alignment, granules begin at multiples.
+        let up = if shift == 0 { 0 } else { granule - shift };
+        let shifted: Vec<_> = free.iter().map(|(start, length)| (start + up, *length)).collect();
+        common::rounded(&shifted, granule).iter().map(|(start, length)| (start - up, *length)).collect()
+    }
+
+    /// What the kernel's list of mapped granules must be once `planned` is discarded.
+    fn mapped_after(&self, planned: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let (granule, shift) = (self.granularity * self.sector, self.alignment * self.sector);
+        let index = |byte: u64| (byte + if shift == 0 { 0 } else { granule - shift }) / granule;
+        let mut runs = Vec::new();
+        let mut next = 0;
+        for &(start, length) in planned {
+            if index(start) > next {
+                runs.push((next, index(start) - 1));
+            }
+            next = index(start + length);
+        }
+        let last = index(SIZE - 1);
+        if next <= last {
+            runs.push((next, last));
+        }
+        runs
+    }
+}
+
+fn trim(disk: &DebugDisk, arguments: &str, node: &str) -> Output {
+    disk.lab.run(&format!("{COLDTRIM} trim --yes --json {arguments} {node}"))
+}
+
+fn free_of(disk: &DebugDisk, volume: &Volume) -> Vec<(u64, u64)> {
+    let map = disk.lab.run_ok(&format!("{COLDTRIM} map --format ranges {}", volume.node));
+    common::parse_ranges(&map).iter().map(|(start, length)| (start + volume.start, *length)).collect()
+}
+
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_trim_scsi_debug_obeys_every_limit() {
+    for kind in KINDS {
+        println!("scsi_debug {} by {}", kind.parameters, kind.via);
+        let disk = DebugDisk::load(kind.parameters);
+        let volume = disk.make("ext4", "gpt");
+        let before = Snapshot::take(&disk.image());
+        assert_eq!(disk.mapped(), kind.mapped_after(&[]), "every granule was written");
+        let planned = kind.plan(&free_of(&disk, &volume));
+        let output = trim(&disk, &format!("--via {}", kind.via), &volume.node);
+        assert_done(&output, &planned, kind.via);
+        assert_eq!(disk.mapped(), kind.mapped_after(&planned), "{output}");
+        let _ = disk.image();
+        before.assert_contents(if kind.zeroes { &planned } else { &[] });
+        disk.lab.check_volume(&volume);
+    }
+}
+
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_trim_without_any_discard_is_exit_4() {
+    let disk = DebugDisk::load("lbpu=0");
+    let volume = disk.make("ext4", "none");
+    let output = trim(&disk, "", &volume.node);
+    assert!(output.status == Status::Exited(4), "{output}");
+    let said = format!("{}{}", output.stdout, output.stderr);
+    for route in ["blkdiscard", "unmap", "sat16"] {
+        assert!(said.contains(route), "{route} is not among what was tried: {output}");
+    }
+    disk.lab.check_volume(&volume);
+}
+
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_trim_interrupted_tells_what_is_done_and_can_be_repeated() {
+    let kind = &KINDS[2];
+    let disk = DebugDisk::load(kind.parameters);
+    let volume = disk.make("ext4", "gpt");
+    let planned = kind.plan(&free_of(&disk, &volume));
+    let everything = disk.mapped();
+    // 100 ms for each command, so that there is a middle.
+    let _ = disk.lab.run_ok(&format!("echo 100000000 > /sys/{DRIVER}/ndelay"));
+    let running = disk.lab.start(&format!("exec {COLDTRIM} trim --yes --json --via unmap {}", volume.node));
+    wait_until(&running, || disk.mapped() != everything);
+    running.signal(2);
+    let output = running.wait();
+    assert_eq!(output.status, Status::Exited(130), "{output}");
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).expect("a report, although interrupted");
+    let done = report["outcome"]["bytes"].as_u64().unwrap_or_else(|| panic!("no outcome: {output}"));
+    assert!(done > 0 && done < total(&planned), "not in the middle: {done} of {}", total(&planned));
+    let _ = disk.lab.run_ok(&format!("echo 1000 > /sys/{DRIVER}/ndelay"));
+    disk.lab.check_volume(&volume);
+    assert_done(&trim(&disk, "--via unmap", &volume.node), &planned, "unmap");
+    assert_eq!(disk.mapped(), kind.mapped_after(&planned));
+    disk.lab.check_volume(&volume);
+}
+
+fn wait_until(running: &Running<'_>, happened: impl Fn() -> bool) {
+    while !happened() {
+        assert!(running.so_far().is_some(), "it ended before it could be interrupted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
