@@ -25,7 +25,8 @@ class Volume:
         sector = 1 << boot[108]
         self.cluster, self.heap, self.fat_at = sector << boot[109], heap * sector, fat * sector
         self.fat = list(struct.unpack(f"<{self.count + 2}I", self.read(self.fat_at, 4 * (self.count + 2))))
-        self.entries = [self.data(self.root)[n:n + 32] for n in range(0, self.cluster, 32)]
+        root = self.data(self.root)
+        self.entries = [root[n:n + 32] for n in range(0, self.cluster, 32)]
         self.entries = self.entries[:self.entries.index(bytes(32))]
         self.bitmap_entry = next(n for n, e in enumerate(self.entries) if e[0] == 0x81)
         self.bitmap, self.bitmap_len = struct.unpack_from("<IQ", self.entries[self.bitmap_entry], 20)
@@ -117,7 +118,7 @@ class Volume:
             extra = self.take(more, False)
             self.fat[root[-1]] = extra[0]
             root += extra
-        bits = sum(1 << n for n, used in enumerate(self.used) if used)
+        bits = int("".join("1" if used else "0" for used in reversed(self.used)), 2)
         self.write(self.chain(self.bitmap), bits.to_bytes(self.bitmap_len, "little"))
         self.write(root, b"".join(self.entries))
         self.image.seek(self.fat_at)

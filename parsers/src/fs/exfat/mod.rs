@@ -17,6 +17,8 @@ mod free;
 mod ondisk;
 mod root;
 mod superblock;
+#[cfg(test)]
+mod tests;
 mod witness;
 
 use crate::error::ParseError;
