@@ -3,6 +3,7 @@
 mod apfs;
 mod ext4;
 mod fat;
+mod hfsplus;
 
 use crate::error::ParseError;
 use crate::source::Source;
@@ -45,6 +46,7 @@ pub static FORMATS: &[&dyn Format] = &[
     &ext4::Ext4,
     &fat::Fat,
     &apfs::Apfs,
+    &hfsplus::HfsPlus,
 ];
 
 /// The row with this name.
