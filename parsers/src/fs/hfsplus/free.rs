@@ -84,7 +84,7 @@ fn overflow(volume: &dyn Source, header: &Header) -> Result<Vec<(u64, Vec<Extent
         }
         let offset = mul(node, node_size, "the position of a node")?;
         let at = position(header, &header.extents, offset)?;
-        let bytes = read_node(volume, header, offset, node_size)?;
+        let bytes = read_node(volume, header, &header.extents, (offset, node_size))?;
         node = leaf(&bytes, header.total, &mut found).map_err(|e| e.located(at))?;
     }
     if node != 0 {
@@ -93,13 +93,18 @@ fn overflow(volume: &dyn Source, header: &Header) -> Result<Vec<(u64, Vec<Extent
     Ok(found)
 }
 
-/// A node may begin in one extent of its file and end in another.
-fn read_node(volume: &dyn Source, header: &Header, offset: u64, node_size: u64) -> Result<Vec<u8>, ParseError> {
+/// A node of a tree: its place in the file and its size, in bytes. It may begin in one extent and end in another.
+pub(super) fn read_node(
+    volume: &dyn Source,
+    header: &Header,
+    fork: &Fork,
+    (offset, node_size): (u64, u64),
+) -> Result<Vec<u8>, ParseError> {
     let step = node_size.min(header.block.bytes());
     let mut bytes = Vec::new();
     for piece in 0..div_up(node_size, step, "pieces of a node")? {
         let offset = add(offset, mul(piece, step, "a piece of a node")?, "a piece of a node")?;
-        bytes.extend(read_vec(volume, position(header, &header.extents, offset)?, step)?);
+        bytes.extend(read_vec(volume, position(header, fork, offset)?, step)?);
     }
     Ok(bytes)
 }

@@ -54,7 +54,7 @@ enum HfsPlusError {
     JournalBounds { start: u64, end: u64, size: u64, room: u64 },
     #[error("the leaves of the extents overflow file run in a circle (node {0})")]
     TreeLoop(u64),
-    #[error("byte {0} of the extents overflow file lies behind its extents")]
+    #[error("byte {0} of a special file lies behind the extents in the volume header")]
     BeyondFork(u64),
 }
 
@@ -159,3 +159,6 @@ fn covering(block: BlockSize, at: u64, len: u64) -> Result<(u64, u64), ParseErro
     let last = block.whole_blocks(add(at, sub(len, 1, "an empty area")?, "the end of an area")?);
     Ok((first, add(sub(last, first, "a number of blocks")?, 1, "a number of blocks")?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,8 @@
 //! The volume's name and identity.
 
+use super::free::read_node;
 use super::superblock::Header;
-use crate::error::ParseError;
-use crate::source::{Source, read_vec};
-use crate::units::{add, mul};
+use crate::source::Source;
 
 /// The name space in which Apple makes a UUID of a volume's eight bytes.
 const NAME_SPACE: [u8; 16] =
@@ -66,13 +65,11 @@ fn sine(step: u32) -> u32 {
 /// The volume's name: the key of the catalog's first record, the root folder, whose parent is 1. None where the catalog
 /// does not say; the map does not depend on it.
 pub(super) fn label(volume: &dyn Source, header: &Header) -> Option<String> {
-    let first = header.catalog.extents.first()?;
-    let start = header.block.to_bytes(first.start).ok()?;
-    let tree = read_vec(volume, start, 34).ok()?;
     let word = |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk::<2>().map(|b| u16::from_be_bytes(*b));
     let long = |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
+    let tree = read_node(volume, header, &header.catalog, (0, 512)).ok()?;
     let (first_leaf, node_size) = (u64::from(long(&tree, 24)?), u64::from(word(&tree, 32)?));
-    let node = leaf(volume, start, first_leaf, node_size).ok()?;
+    let node = read_node(volume, header, &header.catalog, (first_leaf.checked_mul(node_size)?, node_size)).ok()?;
     if long(&node, 16)? != 1 {
         return None;
     }
@@ -80,9 +77,4 @@ pub(super) fn label(volume: &dyn Source, header: &Header) -> Option<String> {
     let (units, _) = node.get(22..)?.as_chunks::<2>();
     let name: Vec<u16> = units.get(..count)?.iter().map(|unit| u16::from_be_bytes(*unit)).collect();
     Some(String::from_utf16_lossy(&name)).filter(|name| !name.is_empty())
-}
-
-fn leaf(volume: &dyn Source, start: u64, first_leaf: u64, node_size: u64) -> Result<Vec<u8>, ParseError> {
-    let at = add(start, mul(first_leaf, node_size, "the first leaf of the catalog")?, "the first leaf of the catalog")?;
-    read_vec(volume, at, node_size)
 }
