@@ -59,6 +59,68 @@ fn random_sizes_equal_dumpe2fs_and_python() {
     }
 }
 
+/// Volumes that were grown, shrunk or converted after they were made: their layout is not what mke2fs would choose.
+#[test]
+fn changed_volumes_equal_dumpe2fs_and_python() {
+    let mut rng = Rng(seed("changed_volumes_equal_dumpe2fs_and_python"));
+    let steps: &[(&str, u64, &str)] = &[
+        ("1 KiB blocks", 300_001, "resize2fs IMAGE"),
+        ("meta_bg", 500_003, "resize2fs IMAGE"),
+        ("crc16, 32-byte descriptors", 200_003, "resize2fs IMAGE"),
+        ("no flex_bg", 50_021, "resize2fs IMAGE 41003K"),
+        ("sparse_super2", 200_001, "resize2fs IMAGE"),
+        ("crc16, 32-byte descriptors", 90_001, "resize2fs -b IMAGE"),
+        ("checksum seed", 40_013, "tune2fs -O ^metadata_csum IMAGE"),
+        ("32-bit, no checksums", 40_009, "tune2fs -O metadata_csum IMAGE"),
+        ("ext2, 1 KiB, 128-byte inodes", 20_011, "tune2fs -I 256 IMAGE"),
+        ("ext3, 1 KiB", 30_007, "tune2fs -O ^has_journal IMAGE"),
+        ("checksum seed", 40_013, "tune2fs -U random IMAGE"),
+        ("bigalloc, 1 KiB blocks", 300_005, "resize2fs IMAGE"),
+    ];
+    let first = if full() { 0 } else { rng.between(0, 3) as usize };
+    for (name, kib, step) in steps.iter().skip(first).step_by(if full() { 1 } else { 3 }) {
+        let kind = images::by_name(name);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let image = make(folder.path(), kind, kind.kib, Fill::Fragmented, &mut rng);
+        let path = image.to_str().expect("a UTF-8 path");
+        let file = std::fs::OpenOptions::new().write(true).open(&image).expect("the image");
+        file.set_len((kind.kib).max(*kib) * 1024).expect("room for the image");
+        tool_ok("e2fsck", &["-f", "-p", path]);
+        let words: Vec<&str> = step.split(' ').map(|word| if word == "IMAGE" { path } else { word }).collect();
+        tool_ok(words[0], &words[1..]);
+        let ours = map_ranges(&image);
+        assert_eq!(ours, dumpe2fs(&image), "{name}, {step}: coldtrim (left) and dumpe2fs (right)");
+        assert_eq!(ours, python(&image), "{name}, {step}: coldtrim (left) and ext4_free.py (right)");
+    }
+}
+
+/// The carried image: its map is what dumpe2fs said when it was made, and no extent that the driver named is free.
+#[test]
+fn the_carried_image_equals_its_records() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ext4/01-demo"));
+    let packed = folder.join("image.gz");
+    let unpacked = tool("gzip", &["-dc", packed.to_str().expect("a UTF-8 path")]);
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let image = scratch.path().join("image");
+    std::fs::write(&image, unpacked.stdout).expect("room for the image");
+    let ours = map_ranges(&image);
+    let recorded = std::fs::read_to_string(folder.join("free.ranges")).expect("free.ranges");
+    assert_eq!(ours, parse_ranges(&recorded));
+    let manifest = std::fs::read_to_string(folder.join("manifest.json")).expect("manifest.json");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
+    let files = manifest["files"].as_array().expect("a list of files");
+    let extents: Vec<(u64, u64)> = files
+        .iter()
+        .flat_map(|file| file["extents"].as_array().expect("a list of extents"))
+        .map(|extent| (extent[0].as_u64().expect("a start"), extent[1].as_u64().expect("a length")))
+        .collect();
+    assert!(files.len() > 50 && extents.len() > files.len());
+    for (start, len) in extents {
+        let clash = ours.iter().find(|(free, free_len)| *free < start + len && start < free + free_len);
+        assert_eq!(clash, None, "bytes {start}..{} belong to a file", start + len);
+    }
+}
+
 /// The image's holes in bytes: what is not allocated in the file below.
 fn holes(image: &Path) -> Vec<(u64, u64)> {
     let file = std::fs::File::open(image).expect("the image");

@@ -22,6 +22,8 @@ mod layout;
 mod ondisk;
 mod state;
 mod superblock;
+#[cfg(test)]
+mod tests;
 mod witness;
 
 use crate::error::ParseError;
