@@ -487,6 +487,31 @@ fn the_witness_convicts_and_names_the_file() {
     assert!(matches!(&words[1], Testimony::Clash { range: found, .. } if *found == range), "{words:?}");
 }
 
+/// The walk costs the inode tables in use and the index blocks, and no content.
+#[test]
+fn the_walk_reads_no_content() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let tree = folder.path().join("tree");
+    for number in 0..4_000 {
+        let place = tree.join(format!("{}", number % 40));
+        std::fs::create_dir_all(&place).expect("a folder");
+        std::fs::write(place.join(format!("f{number}")), vec![1; 9_000 + number]).expect("a file");
+    }
+    let path = folder.path().join("image");
+    let text = path.to_str().expect("a UTF-8 path");
+    std::fs::File::create(&path).and_then(|file| file.set_len(120 << 20)).expect("a file");
+    tool_ok("mkfs.ext4", &["-q", "-F", "-t", "ext3", "-d", tree.to_str().expect("a UTF-8 path"), text]);
+    let image = std::fs::read(&path).expect("the image");
+    let free = assert_sound(&image).free;
+    let recording = Recording::new(&image, u64::MAX);
+    let begun = std::time::Instant::now();
+    let words = coldtrim_parsers::witness::hear(format().witnesses()[0], &recording, &free);
+    let read: u64 = recording.take().iter().map(|range| range.len()).sum();
+    println!("{words:?} by reading {read} bytes in {:?}", begun.elapsed());
+    assert!(matches!(words, Testimony::Agrees { owners, extents, .. } if owners > 4_000 && extents > 4_000));
+    assert!(read < 4_500 * 256 + (8 << 20), "{read} bytes were read");
+}
+
 /// What the reader of the map reads of an image.
 fn metadata(image: &Vec<u8>) -> Vec<ByteRange> {
     let recording = Recording::new(image, u64::MAX);

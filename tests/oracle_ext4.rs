@@ -75,7 +75,7 @@ fn changed_volumes_equal_dumpe2fs_and_python() {
         ("ext2, 1 KiB, 128-byte inodes", 20_011, "tune2fs -I 256 IMAGE"),
         ("ext3, 1 KiB", 30_007, "tune2fs -O ^has_journal IMAGE"),
         ("checksum seed", 40_013, "tune2fs -U random IMAGE"),
-        ("bigalloc, 1 KiB blocks", 300_005, "resize2fs IMAGE"),
+        ("bigalloc, 1 KiB blocks", 300_005, "resize2fs -f IMAGE"),
     ];
     let first = if full() { 0 } else { rng.between(0, 3) as usize };
     for (name, kib, step) in steps.iter().skip(first).step_by(if full() { 1 } else { 3 }) {
@@ -88,6 +88,8 @@ fn changed_volumes_equal_dumpe2fs_and_python() {
         tool_ok("e2fsck", &["-f", "-p", path]);
         let words: Vec<&str> = step.split(' ').map(|word| if word == "IMAGE" { path } else { word }).collect();
         tool_ok(words[0], &words[1..]);
+        // resize2fs 1.47 leaves wrong counts behind in bigalloc volumes; coldtrim refuses those, as e2fsck does.
+        tool("e2fsck", &["-f", "-y", path]);
         let ours = map_ranges(&image);
         assert_eq!(ours, dumpe2fs(&image), "{name}, {step}: coldtrim (left) and dumpe2fs (right)");
         assert_eq!(ours, python(&image), "{name}, {step}: coldtrim (left) and ext4_free.py (right)");
