@@ -35,6 +35,7 @@ macro_rules! demo {
 #[rustfmt::skip] // a row a line
 pub static DEMOS: &[Demo] = &[
     demo!("ext4"),
+    demo!("ntfs"),
 ];
 
 /// What the driver said when the image was made.
