@@ -86,6 +86,7 @@ fn changed_volumes_equal_dumpe2fs_and_python() {
         let file = std::fs::OpenOptions::new().write(true).open(&image).expect("the image");
         file.set_len((kind.kib).max(*kib) * 1024).expect("room for the image");
         tool_ok("e2fsck", &["-f", "-p", path]);
+        drop(file);
         let words: Vec<&str> = step.split(' ').map(|word| if word == "IMAGE" { path } else { word }).collect();
         tool_ok(words[0], &words[1..]);
         // resize2fs 1.47 leaves wrong counts behind in bigalloc volumes; coldtrim refuses those, as e2fsck does.
