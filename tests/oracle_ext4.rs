@@ -181,7 +181,7 @@ fn live(place: &Path, kib: u64, rng: &mut Rng) {
         // A tiny volume may be full, or have no inode left: so much the better.
         let _ = std::fs::write(place.join(format!("f{number}")), vec![number as u8; size]);
     }
-    for number in (0..40).filter(|_| rng.next() % 2 == 0).collect::<Vec<_>>() {
+    for number in (0..40).filter(|_| rng.next().is_multiple_of(2)).collect::<Vec<_>>() {
         let _ = std::fs::remove_file(place.join(format!("f{number}")));
     }
     for number in 0..10 {
