@@ -353,7 +353,7 @@ fn the_witness_convicts() {
         (|d| d.write(8, &set("IN", false, 12, 1 << 40, true)), "/DIR/IN is free"),
         (|d| d.write(8, &set("IN", false, 0, 100, false)), "cluster 0 does not exist"),
         (|d| d.write(8, &set("AGAIN", true, 8, 512, true)), "/DIR/AGAIN: its cluster 8 already has an owner"),
-        (|d| d.write(8, &set("IN", false, 12, 700, true)[..64]), "secondary entries are missing"),
+        (|d| d.bytes[d.heap + 6 * 512 + 64] = 0x41, "secondary entries are missing"),
         (|d| d.write(8, &set("IN", false, 12, 700, true)[32..]), "without its primary entry"),
         (|d| d.bytes[d.heap + 6 * 512 + 70] ^= 1, "the checksum of a set"),
         (|d| d.write(8, &[0x86, 0]), "unknown critical entry"),
