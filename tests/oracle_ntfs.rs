@@ -139,6 +139,7 @@ fn assert_files_survive(image: &Path, free: &[(u64, u64)], files: &[(String, Vec
     for (start, len) in free {
         file.write_all_at(&vec![0xDB; *len as usize], *start).expect("a write");
     }
+    drop(file); // coldtrim refuses an image that somebody has open for writing
     for (name, bytes) in files {
         let found = tool("ntfscat", &["-f", text(image), name]);
         assert!(found.status.success() && found.stdout == *bytes, "{name} in {} is damaged", image.display());
@@ -223,8 +224,11 @@ fn a_cut_or_grown_image_is_refused() {
     let file = fs::OpenOptions::new().write(true).open(&image).expect("the image");
     let len = file.metadata().expect("its size").len();
     file.set_len(len - 512).expect("a cut");
+    drop(file);
     assert_refused(&image, "backup boot sector");
+    let file = fs::OpenOptions::new().write(true).open(&image).expect("the image");
     file.set_len(len - 8192).expect("a cut");
+    drop(file);
     assert_refused(&image, "a part of something larger");
 }
 
@@ -332,7 +336,8 @@ fn cleared_bits_of_the_bitmap() {
     let image = small(folder.path(), &mut rng);
     let bytes = fs::read(&image).expect("the image");
     let truth = map_ranges(&image);
-    let bitmap = bytes.windows(100).position(|w| w == &ntfscat(&image, "6")[..100]).expect("$Bitmap") as u64;
+    let bits = ntfscat(&image, "6");
+    let bitmap = bytes.windows(100).position(|window| *window == bits[..100]).expect("$Bitmap") as u64;
     let is_free = |lcn: u64| truth.iter().any(|(start, len)| (*start..start + len).contains(&(lcn * 4096)));
     let used: Vec<u64> = (0..799).filter(|lcn| !is_free(*lcn)).collect();
     let mut counts = std::collections::BTreeMap::new();
@@ -362,19 +367,19 @@ impl Source for OnDisk {
     }
 }
 
-/// 256 GiB at 4 KiB a cluster: 8 MiB of bitmap, and little else is read.
+/// 64 GiB at 4 KiB a cluster: 2 MiB of bitmap, 1 MiB of $LogFile, and little else is read (1 TiB: 33 MiB).
 #[test]
 fn reads_little_more_than_the_bitmap() {
     let folder = tempfile::tempdir().expect("a folder");
     let image = folder.path().join("large");
-    make(&image, Kind { sector: 512, cluster: 4096, sectors: (256 << 30) / 512, files: 0 });
+    make(&image, Kind { sector: 512, cluster: 4096, sectors: (64 << 30) / 512, files: 0 });
     let disk = OnDisk(fs::File::open(&image).expect("the image"));
     let recording = Recording::new(&disk, u64::MAX);
     let volume = by_name("ntfs").expect("a row").read(&recording, &[]).expect("a volume");
     let bytes: u64 = recording.take().iter().map(|range| range.len()).sum();
-    println!("{bytes} bytes read for a bitmap of {}", 8 << 20);
-    assert!(volume.free.bytes() > 250 << 30);
-    assert!(bytes < (8 << 20) + (3 << 19), "{bytes}");
+    println!("{bytes} bytes read for a bitmap of {}", 2 << 20);
+    assert!(volume.free.bytes() > 60 << 30);
+    assert!(bytes < (2 << 20) + (5 << 18), "{bytes}");
 }
 
 /// A volume mounted through ntfs-3g, unmounted when it goes.
