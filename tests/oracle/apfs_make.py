@@ -282,7 +282,7 @@ class Container:
         per_cib, per_cab = (self.size - 0x28) // 32, (self.size - 0x28) // 8
         cib_count = -(-chunk_count // per_cib)
         cab_count = -(-cib_count // per_cab) if option["cabs"] else 0
-        pool_size = 3 * (chunk_count + cib_count + cab_count)
+        pool_size = max(3 * (chunk_count + cib_count + cab_count), option.get("pool", 0))
         bitmap_size = -(-pool_size // self.chunk)
         wide = option["wide"]
         if not cab_count:
