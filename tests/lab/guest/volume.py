@@ -232,9 +232,9 @@ def check(node, form, manifest):
         wrong = compare(place, expected)
     finally:
         run("umount", place)
-    run(*fsck, node)
     if wrong:
         raise SystemExit("%d of %d files are not as written: %s" % (len(wrong), len(expected), wrong[:5]))
+    run(*fsck, node)
     return "%d files as written" % len(expected)
 
 
