@@ -1,0 +1,15 @@
+//! The command line on image files: exit codes, messages and outputs that users and scripts rely on. Needs no root.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/images.rs"]
+mod images;
+
+mod busy;
+mod formats;
+mod runs;
+mod targets;
+mod usage;
+
+/// The program itself.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_coldtrim");

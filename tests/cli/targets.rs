@@ -1,0 +1,218 @@
+//! What may be named as a target, and what is said about everything else.
+
+use crate::PROGRAM;
+use crate::common::{parse_ranges, tool, tool_ok};
+use crate::images::backing::Snapshot;
+use crate::images::{FIRST, Said, Table, dirty_fat, disk, ext4, fat, plan_of, put, said, text};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("the mode can be set");
+}
+
+#[test]
+fn a_clean_volume_is_trimmed_and_a_dirty_one_is_not() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let clean = ext4(folder.path(), "a.img");
+    said(&["map", text(&clean)]).expect(0, &["clean", "free:"]);
+    let dirty = dirty_fat(folder.path(), "b.img");
+    let before = Snapshot::take(&dirty);
+    for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {
+        said(&[args, &[text(&dirty)]].concat()).expect(3, &["refused", "dirty bit", "fsck.fat"]);
+    }
+    // No word lifts a dirty filesystem.
+    let all = ["shadow-copies", "hidden-volume", "rotating", "stale-raid-metadata"];
+    let accept: Vec<&str> = all.iter().flat_map(|name| ["--accept", name]).collect();
+    said(&[&["trim", "--yes", "--no-witness", "--no-canary"], &accept[..], &[text(&dirty)]].concat()).expect(3, &[]);
+    before.assert_untouched();
+}
+
+#[test]
+fn a_disk_with_a_dirty_volume_is_done_in_part() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), dirty_fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    let plan = plan_of(&image, &[]);
+    assert!(plan.iter().all(|(start, len)| *start >= FIRST && start + len <= FIRST + (8 << 20)), "{plan:?}");
+    let before = Snapshot::take(&image);
+    said(&["map", text(&image)]).expect(5, &[]);
+    said(&["trim", "-n", text(&image)]).expect(5, &["plan:"]);
+    before.assert_untouched();
+    let report = said(&["trim", "--yes", "--json", text(&image)]);
+    let report = report.expect(5, &[]).json();
+    let states: Vec<_> = report["volumes"].as_array().expect("a list").iter().map(|v| v["state"].clone()).collect();
+    assert_eq!(states, ["clean", "refused", "kept"]);
+    assert_eq!(report["exit_code"], 5);
+    assert_eq!(report["outcome"]["bytes"], plan.iter().map(|(_, len)| len).sum::<u64>());
+    before.assert_only_discarded(&plan);
+}
+
+#[test]
+fn partitions_that_are_kept_are_no_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    said(&["map", text(&image)]).expect(0, &["kept"]);
+    let before = Snapshot::take(&image);
+    let only = said(&["trim", "--yes", "--json", "--partition", "3", text(&image)]);
+    assert_eq!(only.expect(0, &[]).json()["volumes"][0]["state"], "kept");
+    before.assert_untouched();
+}
+
+#[test]
+fn only_the_named_partition_is_trimmed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), dirty_fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Mbr, &first, &second);
+    let before = Snapshot::take(&image);
+    said(&["trim", "--yes", "--partition", "2", text(&image)]).expect(3, &["dirty bit"]);
+    before.assert_untouched();
+    let plan = plan_of(&image, &["--partition", "1"]);
+    said(&["trim", "--yes", "--partition", "1", text(&image)]).expect(0, &[]);
+    before.assert_only_discarded(&plan);
+}
+
+#[test]
+fn a_volume_inside_the_target_is_found_by_offset_and_size_in_any_unit() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let volume = ext4(folder.path(), "a.img");
+    let image = folder.path().join("inside.img");
+    let mut bytes = vec![0xA5; 1 << 20];
+    bytes.extend(std::fs::read(&volume).expect("the volume"));
+    bytes.extend(vec![0xA5; 1 << 20]);
+    std::fs::write(&image, bytes).expect("room");
+    let shifted: Vec<_> = parse_ranges(&said(&["map", "--format", "ranges", text(&volume)]).out)
+        .into_iter()
+        .map(|(start, len)| (start + (1 << 20), len))
+        .collect();
+    for (offset, size) in [("1M", "8M"), ("1MiB", "8MiB"), ("1024K", "8192K"), ("1048576", "8388608"), ("0.5m", "8m")] {
+        let run = said(&["map", "--format", "ranges", "--offset", offset, "--size", size, text(&image)]);
+        if offset == "0.5m" {
+            run.expect(3, &["refused"]);
+        } else {
+            run.expect(0, &[]);
+            assert_eq!(parse_ranges(&run.out), shifted, "{offset}");
+        }
+    }
+    said(&["map", "--offset", "1MB", "--size", "8M", text(&image)]).expect(3, &["refused"]);
+    said(&["map", "--offset", "1M", "--size", "7M", text(&image)]).expect(3, &["refused"]);
+    let before = Snapshot::take(&image);
+    said(&["trim", "--yes", "--offset", "1M", "--size", "8M", text(&image)]).expect(0, &[]);
+    before.assert_only_discarded(&shifted);
+}
+
+#[test]
+fn another_filesystem_than_expected_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let before = Snapshot::take(&image);
+    said(&["trim", "--yes", "--fs", "fat32", text(&image)]).expect(3, &["ext4", "not fat32"]);
+    said(&["map", "--fs", "ext2", text(&image)]).expect(3, &["not ext2"]);
+    before.assert_untouched();
+    said(&["trim", "--yes", "--fs", "ext4", text(&image)]).expect(0, &[]);
+}
+
+#[test]
+fn what_is_no_disk_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = folder.path();
+    let pipe = at.join("pipe");
+    tool_ok("mkfifo", &[text(&pipe)]);
+    std::fs::write(at.join("empty.img"), []).expect("an empty file");
+    for verb in ["map", "trim"] {
+        said(&[verb, text(at)]).expect(2, &["directory", "name a disk"]);
+        said(&[verb, "/dev/null"]).expect(2, &["character device"]);
+        said(&[verb, text(&pipe)]).expect(2, &["a pipe"]);
+        said(&[verb, text(&at.join("nothing"))]).expect(1, &["does not exist", "coldtrim list"]);
+        said(&[verb, text(&at.join("empty.img"))]).expect(1, &["no size"]);
+        said(&[verb, "LABEL=no such label anywhere"]).expect(2, &["no device has LABEL="]);
+        said(&[verb, "UUID=00000000-1111-2222-3333-444444444444"]).expect(2, &["no device has UUID="]);
+    }
+}
+
+#[test]
+fn a_mount_point_is_sent_to_fstrim() {
+    for args in [&["map", "/"][..], &["trim", "-n", "/"], &["trim", "--yes", "/"]] {
+        said(args).expect(3, &["/ is mounted", "fstrim -v /", "umount /", "udisksctl unmount -b"]);
+    }
+}
+
+fn refused_unopened(image: &Path, words: &[&str]) {
+    let before = std::fs::read(image).expect("the image");
+    for args in [&["map"][..], &["map", "--format", "ranges"], &["trim", "-n"], &["trim", "--yes"]] {
+        let run = said(&[args, &[text(image)]].concat());
+        run.expect(3, words);
+        assert_eq!(run.out, "");
+    }
+    assert!(std::fs::read(image).expect("the image") == before, "nothing was written to it");
+}
+
+#[test]
+fn disks_of_virtual_machines_are_refused_with_the_command_that_opens_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let raw = ext4(folder.path(), "a.img");
+    let formats =
+        [("qcow2", "qcow2"), ("vmdk", "VMDK"), ("vhdx", "VHDX"), ("vdi", "VDI"), ("vpc", "VHD"), ("qed", "QED")];
+    for (format, name) in formats {
+        let image = folder.path().join(format!("disk.{format}"));
+        tool_ok("qemu-img", &["convert", "-O", format, text(&raw), text(&image)]);
+        refused_unopened(&image, &[name, &format!("qemu-nbd --discard=unmap -f {format} -c"), "qemu-img convert -O raw"]);
+    }
+    // The flat kind: its descriptor is a text, the disk itself is a raw file beside it.
+    let flat = folder.path().join("flat.vmdk");
+    tool_ok("qemu-img", &["convert", "-O", "vmdk", "-o", "subformat=monolithicFlat", text(&raw), text(&flat)]);
+    refused_unopened(&flat, &["VMDK descriptor", "qemu-nbd"]);
+}
+
+#[test]
+fn images_of_macos_and_of_evidence_are_refused_with_the_command_that_opens_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let raw = ext4(folder.path(), "a.img");
+    let signed = |name: &str, at: u64, magic: &[u8]| {
+        let image = folder.path().join(name);
+        std::fs::copy(&raw, &image).expect("room");
+        put(&image, at, magic);
+        image
+    };
+    let end = 8 << 20;
+    refused_unopened(&signed("a.dmg", end - 512, b"koly\0\0\0\x04\0\0\x02\0"), &["DMG", "hdiutil attach", "dmg2img"]);
+    refused_unopened(&signed("a.E01", 0, b"EVF\x09\x0d\x0a\xff\x00"), &["EWF", "ewfmount"]);
+    refused_unopened(&signed("a.Ex01", 0, b"EVF2\x0d\x0a\x81\x00"), &["EWF 2", "ewfmount"]);
+    let packed = folder.path().join("a.img.gz");
+    tool_ok("sh", &["-c", "gzip -c \"$1\" > \"$2\"", "sh", text(&raw), text(&packed)]);
+    refused_unopened(&packed, &["gzip", "gunzip"]);
+}
+
+/// Runs as somebody who is not root.
+fn as_nobody(folder: &Path, args: &[&str]) -> Said {
+    if !nix::unistd::geteuid().is_root() {
+        return said(args);
+    }
+    // The program may lie where only root may look.
+    let program = folder.join("coldtrim");
+    if !program.exists() {
+        std::fs::copy(PROGRAM, &program).expect("room for the program");
+    }
+    let who = ["--reuid", "65534", "--regid", "65534", "--clear-groups", text(&program)];
+    tool("setpriv", &[&who, args].concat()).into()
+}
+
+#[test]
+fn what_may_not_be_opened_is_a_failure_that_says_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    set_mode(folder.path(), 0o755);
+    let image = ext4(folder.path(), "a.img");
+    let before = Snapshot::take(&image);
+    set_mode(&image, 0o444);
+    as_nobody(folder.path(), &["map", text(&image)]).expect(0, &["clean"]);
+    as_nobody(folder.path(), &["trim", "-n", text(&image)]).expect(0, &["plan:"]);
+    as_nobody(folder.path(), &["trim", "--yes", text(&image)]).expect(1, &["no permission", text(&image)]);
+    set_mode(&image, 0);
+    for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {
+        let args = [args, &[text(&image)]].concat();
+        as_nobody(folder.path(), &args).expect(1, &["no permission", text(&image)]);
+    }
+    set_mode(&image, 0o600);
+    before.assert_untouched();
+}

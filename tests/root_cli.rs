@@ -1,0 +1,306 @@
+//! `coldtrim` on block devices: loop devices of this machine, over images whose bytes the test can see.
+
+mod common;
+#[path = "common/images.rs"]
+mod images;
+
+use common::{map_ranges, rounded, tool, tool_ok};
+use images::backing::Snapshot;
+use images::{FIRST, SECOND, Table, check_ext4, check_fat, disk, ext4, fat, said, text};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A loop device, detached when dropped.
+struct Loop(String);
+
+impl Loop {
+    fn new(over: &Path) -> Self {
+        Self(tool_ok("losetup", &["--find", "--show", text(over)]).trim().to_owned())
+    }
+
+    /// With partitions, told to the kernel one by one: not every kernel that tests run on can read their table.
+    fn partitioned(over: &Path) -> Self {
+        let this = Self::new(over);
+        for (number, start, count) in [("1", "2048", "20480"), ("2", "24576", "16384")] {
+            tool_ok("addpart", &[&this.0, number, start, count]);
+        }
+        this
+    }
+
+    fn name(&self) -> &str {
+        self.0.trim_start_matches("/dev/")
+    }
+
+    fn part(&self, number: u32) -> String {
+        format!("{}p{number}", self.0)
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // udev may still look at it for a moment.
+        let started = Instant::now();
+        while !tool("losetup", &["-d", &self.0]).status.success() && started.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(node: &str, folder: &Path) -> Self {
+        let at = folder.join("mnt");
+        std::fs::create_dir_all(&at).expect("a mount point");
+        tool_ok("mount", &[node, text(&at)]);
+        Self(at.canonicalize().expect("a mount point"))
+    }
+
+    fn at(&self) -> &str {
+        text(&self.0)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        tool("umount", &[text(&self.0)]);
+    }
+}
+
+/// The bytes of the backing file that a loop device's discards may make holes of.
+fn expected(image: &Path, granule: u64) -> Vec<(u64, u64)> {
+    rounded(&map_ranges(image), granule)
+}
+
+/// What the kernel says about the granularity of a loop device.
+fn granule(device: &Loop) -> u64 {
+    let path = format!("/sys/block/{}/queue/discard_granularity", device.name());
+    std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).expect("a granularity")
+}
+
+/// Every verb refuses with these words.
+fn refused(target: &str, words: &[&str]) {
+    for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {
+        said(&[args, &[target]].concat()).expect(3, words);
+    }
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_loop_device_is_trimmed_exactly() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for image in [ext4(folder.path(), "a.img"), fat(folder.path(), "b.img")] {
+        let free = map_ranges(&image);
+        let before = Snapshot::take(&image);
+        let device = Loop::new(&image);
+        let planned = rounded(&free, granule(&device));
+        said(&["map", &device.0]).expect(0, &["clean"]);
+        let dry = said(&["trim", "-n", "--json", &device.0]);
+        let dry = dry.expect(0, &[]).json();
+        assert_eq!(dry["plan"]["bytes"], planned.iter().map(|(_, len)| len).sum::<u64>());
+        assert_eq!(dry["volumes"][0]["route"], "blkdiscard");
+        before.assert_untouched();
+        said(&["trim", "--yes", &device.0]).expect(0, &["discarded:"]);
+        drop(device);
+        before.assert_only_discarded(&planned);
+        assert!(planned.len() > 10);
+    }
+    check_ext4(&folder.path().join("a.img"), 0);
+    check_fat(&folder.path().join("b.img"), 0);
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_partitioned_disk_is_trimmed_as_a_whole_and_by_partition() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    let before = Snapshot::take(&image);
+    let device = Loop::partitioned(&image);
+    let planned = rounded(&map_of(&device.0), granule(&device));
+    let (one, two): (Vec<_>, Vec<_>) = planned.iter().copied().partition(|(start, _)| *start < SECOND);
+    assert!(one.len() > 10 && two.len() > 10);
+
+    let report = said(&["trim", "--yes", "--json", &device.part(2)]);
+    let report = report.expect(0, &[]).json();
+    assert_eq!(report["targets"][0]["kind"], "partition");
+    assert_eq!(report["targets"][0]["disk_offset"], SECOND);
+    before.assert_only_discarded(&two);
+    said(&["trim", "--yes", &device.0]).expect(0, &["discarded in all:"]);
+    drop(device);
+    before.assert_only_discarded(&planned);
+    check_ext4(&image, FIRST);
+    check_fat(&image, SECOND);
+}
+
+/// The map of a device that may be attached by loop: `map` of its backing file would be refused.
+fn map_of(node: &str) -> Vec<(u64, u64)> {
+    let run = said(&["map", "--format", "ranges", node]);
+    run.expect(0, &[]);
+    common::parse_ranges(&run.out)
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_mounted_volume_is_refused_with_the_command_that_unmounts_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let device = Loop::new(&image);
+    let mounted = Mounted::new(&device.0, folder.path());
+    refused(&device.0, &["mounted at", &format!("umount {}", mounted.at()), "udisksctl unmount -b"]);
+    refused(mounted.at(), &["is mounted", "fstrim -v", "umount", &device.0]);
+    refused(text(&image), &[&format!("behind the loop device {}", device.0), "losetup -d"]);
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_volume_that_is_mounted_through_another_loop_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let (first, second) = (Loop::new(&image), Loop::new(&image));
+    let mounted = Mounted::new(&second.0, folder.path());
+    said(&["trim", "--yes", &first.0]).expect(3, &[]);
+    refused(text(&image), &["loop device"]);
+    drop(mounted);
+    drop(second);
+    said(&["trim", "--yes", &first.0]).expect(0, &["discarded:"]);
+}
+
+/// A device-mapper table of one line, removed when dropped.
+struct Mapped(String);
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        tool("dmsetup", &["remove", "--retry", &self.0]);
+    }
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_device_mapper_node_over_it_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let device = Loop::new(&image);
+    let name = format!("coldtrim-test-{}", std::process::id());
+    let table = format!("0 {} linear {} 0", (8 << 20) / 512, device.0);
+    tool_ok("dmsetup", &["create", &name, "--table", &table]);
+    let mapped = Mapped(name.clone());
+    refused(&device.0, &[&format!("\"{name}\""), &format!("dmsetup remove {name}")]);
+    let node = format!("/dev/mapper/{name}");
+    let mounted = Mounted::new(&node, folder.path());
+    refused(&device.0, &[&format!("\"{name}\"")]);
+    refused(&node, &["mounted at"]);
+    drop(mounted);
+    said(&["map", &node]).expect(0, &["clean"]);
+    drop(mapped);
+    said(&["map", &device.0]).expect(0, &["clean"]);
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_swap_in_use_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("swap.img");
+    images::backing::create(&image, 8 << 20).expect("an image");
+    images::backing::fill(&image, 8 << 20);
+    let device = Loop::new(&image);
+    tool_ok("mkswap", &[&device.0]);
+    tool_ok("swapon", &[&device.0]);
+    let runs: Vec<_> = [&["map"][..], &["trim", "-n"], &["trim", "--yes"]]
+        .iter()
+        .map(|args| said(&[args, &[device.0.as_str()][..]].concat()))
+        .collect();
+    tool_ok("swapoff", &[&device.0]);
+    for run in runs {
+        run.expect(3, &["swap", &format!("swapoff {}", device.0)]);
+    }
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_labels_and_uuids_find_the_volume() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let label = format!("ct{}", std::process::id());
+    tool_ok("e2label", &[text(&image), &label]);
+    let uuid = tool_ok("blkid", &["-p", "-o", "value", "-s", "UUID", text(&image)]).trim().to_owned();
+    let device = Loop::new(&image);
+    let (by_label, by_uuid) = (format!("LABEL={label}"), format!("UUID={uuid}"));
+    for spec in [&by_label, &by_uuid] {
+        let report = said(&["map", "--json", spec]);
+        let report = report.expect(0, &[]).json();
+        assert_eq!(report["targets"][0]["path"], device.0.as_str());
+        assert_eq!(report["targets"][0]["name"], spec.as_str());
+    }
+    let other = folder.path().join("copy.img");
+    std::fs::copy(&image, &other).expect("room");
+    let second = Loop::new(&other);
+    said(&["map", &by_label]).expect(2, &["several devices", &device.0, &second.0]);
+    drop(second);
+    said(&["trim", "--yes", &by_label]).expect(0, &["discarded:"]);
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_beside_a_mounted_partition_only_blkdiscard_is_used_and_said() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Mbr, &first, &second);
+    let device = Loop::partitioned(&image);
+    let two = map_of(&device.part(2));
+    let mounted = Mounted::new(&device.part(1), folder.path());
+    refused(&device.part(1), &["mounted at", "umount"]);
+    refused(&device.0, &["mounted at"]);
+    let run = said(&["trim", "--yes", &device.part(2)]);
+    run.expect(0, &["by blkdiscard", "only blkdiscard", mounted.at()]);
+    said(&["trim", "--yes", "--via", "unmap", &device.part(2)]).expect(4, &["Tried:"]);
+    drop(mounted);
+    let bytes = std::fs::read(&image).expect("the image");
+    for (start, length) in rounded(&two, granule(&device)) {
+        let (start, length) = (usize::try_from(SECOND + start).unwrap(), usize::try_from(length).unwrap());
+        assert!(bytes[start..start + length].iter().all(|byte| *byte == 0), "{start}+{length}");
+    }
+    drop(device);
+    check_ext4(&image, FIRST);
+    check_fat(&image, SECOND);
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_device_without_discard_has_no_route() {
+    // A RAM disk in the kernel's own table of zeros takes no discard: dm's zero target.
+    let name = format!("coldtrim-none-{}", std::process::id());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let device = Loop::new(&image);
+    // dm-snapshot-origin and the like are not in every kernel; delay passes no discard on where its device has none,
+    // and a loop device over a device without holes has none.
+    let lower = Loop::new(Path::new(&device.0));
+    let upper = format!("/sys/block/{}/queue/discard_max_bytes", lower.name());
+    let _ = std::fs::write(&upper, "0");
+    let most = std::fs::read_to_string(&upper).expect("an attribute");
+    assert_eq!(most.trim(), "0", "{name}: discard can be switched off");
+    let before = Snapshot::take(&image);
+    for args in [&["trim", "-n"][..], &["trim", "--yes"]] {
+        said(&[args, &[lower.0.as_str()]].concat()).expect(4, &["Tried:", "blkdiscard", "unmap", "sat16", "nvme"]);
+    }
+    drop(lower);
+    before.assert_untouched();
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_formats_for_other_tools_count_sectors_of_the_whole_disk() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    let device = Loop::partitioned(&image);
+    let expected: String =
+        map_of(&device.part(2)).iter().map(|(start, len)| format!("{} {}\n", (SECOND + start) / 512, len / 512)).collect();
+    let run = said(&["map", "--format", "lba", &device.part(2)]);
+    run.expect(0, &[&device.0, "checks nothing"]);
+    let lines: String = run.out.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    assert_eq!(lines, expected);
+    said(&["list", "--json"]).expect(0, &[&device.0, "\"loop\""]);
+    said(&["list", &device.0]).expect(0, &[&device.0, &device.part(2), "fat16", "blkdiscard"]);
+}
