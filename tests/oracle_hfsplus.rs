@@ -311,7 +311,7 @@ fn flips() {
     let mut rng = Rng(seed("flips"));
     for sector in sectors {
         for bit in 0..512 * 8 {
-            if !full() && rng.next() % 64 != 0 {
+            if !full() && !rng.next().is_multiple_of(64) {
                 continue;
             }
             let (at, mask) = (sector * 512 + bit / 8, 1 << (bit % 8));

@@ -283,11 +283,11 @@ fn fate(flipped: &Flipped<'_>, truth: &[(u64, u64)]) -> Fate {
 }
 
 /// The bytes that the reader looks at, without most of the log's and the boot code's.
-fn read_bytes(bytes: &Vec<u8>) -> Vec<u64> {
-    let recording = Recording::new(bytes, u64::MAX);
+fn read_bytes(bytes: &[u8]) -> Vec<u64> {
+    let recording = Recording::new(&bytes, u64::MAX);
     by_name("ntfs").expect("a row").read(&recording, &[]).expect("a volume");
     let log: BTreeSet<u64> = recording.take().iter().filter(|r| r.len() > 16384).map(|r| r.start()).collect();
-    let recording = Recording::new(bytes, u64::MAX);
+    let recording = Recording::new(&bytes, u64::MAX);
     by_name("ntfs").expect("a row").read(&recording, &[]).expect("a volume");
     let mut all: Vec<u64> = recording
         .take()
