@@ -295,8 +295,10 @@ fn root_formats_for_other_tools_count_sectors_of_the_whole_disk() {
     let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
     let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
     let device = Loop::partitioned(&image);
-    let expected: String =
-        map_of(&device.part(2)).iter().map(|(start, len)| format!("{} {}\n", (SECOND + start) / 512, len / 512)).collect();
+    let expected: String = map_of(&device.part(2))
+        .iter()
+        .map(|(start, len)| format!("{} {}\n", (SECOND + start) / 512, len / 512))
+        .collect();
     let run = said(&["map", "--format", "lba", &device.part(2)]);
     run.expect(0, &[&device.0, "checks nothing"]);
     let lines: String = run.out.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();

@@ -5,7 +5,7 @@ mod common;
 #[path = "common/images.rs"]
 mod images;
 
-use common::{tool_ok, map_ranges};
+use common::{map_ranges, tool_ok};
 use images::backing::Snapshot;
 use images::{FIRST, SECOND, STAMP, Table, check_ext4, check_fat, disk, ext4, fat, kept_files, plan_of, said, text};
 use std::path::Path;

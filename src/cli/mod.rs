@@ -107,13 +107,16 @@ fn no_command() -> Ending {
 
 /// Prints an error with its causes. A reader that closed our output (`| head`) has seen what it wanted to see.
 fn report_error(error: &anyhow::Error) -> Ending {
-    let closed_pipe = error.chain().any(|cause| {
-        let io = cause.downcast_ref::<std::io::Error>();
-        io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
-    });
-    if closed_pipe {
+    if error.chain().any(is_closed_pipe) {
         return Ending::Done;
     }
     eprintln!("coldtrim: {error:#}");
     survey::ending_of(error)
+}
+
+fn is_closed_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    // serde_json keeps the error of a writer to itself and passes on only its kind.
+    let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+    io.or_else(json) == Some(std::io::ErrorKind::BrokenPipe)
 }

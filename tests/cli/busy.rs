@@ -74,7 +74,8 @@ fn a_flock_is_refused() {
 #[test]
 fn locks_on_the_open_file_are_refused() {
     // QEMU takes such locks on single bytes (block/file-posix.c); F_OFD_SETLK is 37 in asm-generic/fcntl.h.
-    let lock = |kind: &str, at: u64| format!("fcntl.fcntl(fd, 37, struct.pack('hhqqi4x', fcntl.{kind}, 0, {at}, 1, 0))");
+    let lock =
+        |kind: &str, at: u64| format!("fcntl.fcntl(fd, 37, struct.pack('hhqqi4x', fcntl.{kind}, 0, {at}, 1, 0))");
     refused_while("O_RDWR", &lock("F_WRLCK", 0));
     refused_while("O_RDWR", &lock("F_RDLCK", 100));
 }

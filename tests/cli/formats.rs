@@ -27,7 +27,8 @@ fn ranges_are_lines_of_two_numbers_and_nothing_else() {
         assert_eq!(report["free_bytes"], found.iter().map(|(_, len)| len).sum::<u64>());
         assert_eq!(report["free_extents"], found.len());
         let listed = report["volumes"][0]["ranges"].as_array().expect("a list").clone();
-        let listed: Vec<_> = listed.iter().map(|r| (r["start"].as_u64().unwrap(), r["length"].as_u64().unwrap())).collect();
+        let listed: Vec<_> =
+            listed.iter().map(|r| (r["start"].as_u64().unwrap(), r["length"].as_u64().unwrap())).collect();
         assert_eq!(listed, found);
     }
 }
@@ -103,7 +104,8 @@ fn formats_for_other_tools_say_that_nothing_is_checked_and_count_the_same_sector
         assert_eq!(line, &format!("blkdiscard --offset {start} --length {length} {}", text(&image)));
     }
     assert_eq!(commands.len(), expected.len());
-    let joined = |pick: fn(&(u64, u64)) -> u64| expected.iter().map(|e| pick(e).to_string()).collect::<Vec<_>>().join(",");
+    let joined =
+        |pick: fn(&(u64, u64)) -> u64| expected.iter().map(|e| pick(e).to_string()).collect::<Vec<_>>().join(",");
     let nvme = lines("nvme");
     assert_eq!(nvme.len(), 1, "up to 256 ranges are one command");
     assert!(nvme[0].contains(&format!("--slbs={}", joined(|e| e.0))), "{nvme:?}");
@@ -140,5 +142,8 @@ fn the_text_says_what_is_there_and_what_to_do() {
     let (first, second) = (ext4(folder.path(), "a.img"), dirty_fat(folder.path(), "b.img"));
     let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
     let run = said(&["map", text(&image)]);
-    run.expect(5, &["GPT", "ext4 \"hello\"", "clean", "\"FATVOL\"", "refused", "dirty bit", "fsck.fat", "kept", "free in all:"]);
+    run.expect(
+        5,
+        &["GPT", "ext4 \"hello\"", "clean", "\"FATVOL\"", "refused", "dirty bit", "fsck.fat", "kept", "free in all:"],
+    );
 }

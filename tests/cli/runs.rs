@@ -58,7 +58,8 @@ fn small_extents_are_left_out_by_sizes_in_both_systems() {
         let report = report.expect(0, &[]).json();
         assert_eq!(report["plan"]["skipped_bytes"], bytes(&all) - bytes(&expected), "{word}");
     }
-    let (short, long) = (plan_of(&image, &["--min-extent", "41K"]).len(), plan_of(&image, &["--min-extent", "40KB"]).len());
+    let (short, long) =
+        (plan_of(&image, &["--min-extent", "41K"]).len(), plan_of(&image, &["--min-extent", "40KB"]).len());
     assert!(short < long && long > 10, "the sizes tell the extents apart: {short} {long}");
     let before = Snapshot::take(&image);
     said(&["trim", "--yes", "--min-extent", "1G", text(&image)]).expect(0, &[]);
@@ -180,7 +181,17 @@ impl Slow {
         let log = folder.path().join("log");
         // Under nohup and the like this test itself may have been told to ignore signals.
         let child = Command::new("env")
-            .args(["--default-signal", PROGRAM, "trim", "--yes", "--max-rate", "100K", "--log", text(&log), text(&image)])
+            .args([
+                "--default-signal",
+                PROGRAM,
+                "trim",
+                "--yes",
+                "--max-rate",
+                "100K",
+                "--log",
+                text(&log),
+                text(&image),
+            ])
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

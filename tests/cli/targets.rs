@@ -157,7 +157,10 @@ fn disks_of_virtual_machines_are_refused_with_the_command_that_opens_them() {
     for (format, name) in formats {
         let image = folder.path().join(format!("disk.{format}"));
         tool_ok("qemu-img", &["convert", "-O", format, text(&raw), text(&image)]);
-        refused_unopened(&image, &[name, &format!("qemu-nbd --discard=unmap -f {format} -c"), "qemu-img convert -O raw"]);
+        refused_unopened(
+            &image,
+            &[name, &format!("qemu-nbd --discard=unmap -f {format} -c"), "qemu-img convert -O raw"],
+        );
     }
     // The flat kind: its descriptor is a text, the disk itself is a raw file beside it.
     let flat = folder.path().join("flat.vmdk");

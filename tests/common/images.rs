@@ -73,7 +73,10 @@ pub fn stamped(owner: &str, len: usize) -> Vec<u8> {
 
 /// Name and content of every file that is written.
 fn files() -> Vec<(String, Vec<u8>)> {
-    (0..FILES).map(|k| format!("file{k:02}")).map(|name| (name.clone(), stamped(&name, FILE + 97 * name.len()))).collect()
+    (0..FILES)
+        .map(|k| format!("file{k:02}"))
+        .map(|name| (name.clone(), stamped(&name, FILE + 97 * name.len())))
+        .collect()
 }
 
 /// Name and content of the files that stay.
