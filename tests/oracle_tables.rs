@@ -164,7 +164,8 @@ fn gaps_hold(stack: &Stack, case: u64) {
     }
 }
 
-fn mbr_case(folder: &Path, case: u64, rng: &mut Rng) {
+/// False when sfdisk did not make the table.
+fn mbr_case(folder: &Path, case: u64, rng: &mut Rng) -> bool {
     let sectors = rng.between(60_000, 3_000_000);
     let path = image(folder, "mbr.img", sectors * 512);
     let name = path.to_str().expect("UTF-8");
@@ -197,16 +198,20 @@ fn mbr_case(folder: &Path, case: u64, rng: &mut Rng) {
     let file = folder.join("script");
     std::fs::write(&file, &script).expect("the script");
     let shell = format!("sfdisk -q {name} < {}", file.display());
-    tool_ok("sh", &["-c", &shell]);
+    let made = tool("sh", &["-c", &shell]);
+    if !made.status.success() {
+        return false; // sfdisk wants more room before some logical partitions than others do
+    }
     let expected = sfdisk(name);
     if expected.is_empty() {
-        return; // an empty table is no table to coldtrim
+        return true; // an empty table is no table to coldtrim
     }
     let found = stack(&path);
     assert_eq!(found.tables.first().map(|t| t.format.as_str()), Some("mbr"), "case {case}: {script}{:?}", found.nodes);
     assert_eq!(rows(&found, 512), sorted(expected), "case {case}: sfdisk\n{script}");
     assert_eq!(rows(&found, 512), sorted(partx(name)), "case {case}: partx\n{script}");
     gaps_hold(&found, case);
+    true
 }
 
 fn cases(few: u64, all: u64) -> u64 {
@@ -226,9 +231,9 @@ fn gpt_made_by_sgdisk() {
 fn mbr_made_by_sfdisk() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut rng = Rng(seed("mbr_made_by_sfdisk"));
-    for case in 0..cases(16, 160) {
-        mbr_case(folder.path(), case, &mut rng);
-    }
+    let wanted = cases(16, 160);
+    let made = (0..2 * wanted).filter(|case| mbr_case(folder.path(), *case, &mut rng)).take(wanted as usize).count();
+    assert_eq!(made, wanted as usize, "tables that sfdisk was willing to make");
 }
 
 /// sfdisk writes its GPT without help of sgdisk, and leaves other room around it.
