@@ -7,6 +7,7 @@ mod ext4;
 mod fat;
 mod hfsplus;
 mod ntfs;
+mod xfs;
 
 use crate::error::ParseError;
 use crate::source::Source;
@@ -52,6 +53,7 @@ pub static FORMATS: &[&dyn Format] = &[
     &ntfs::Ntfs,
     &apfs::Apfs,
     &hfsplus::HfsPlus,
+    &xfs::Xfs,
 ];
 
 /// The row with this name.
