@@ -9,7 +9,7 @@ use super::superblock::SuperBlock;
 use super::tree::Tree;
 use crate::error::{Mismatch, ParseError};
 use crate::source::{Source, read_vec};
-use crate::units::{add, from_usize, mul, to_usize};
+use crate::units::{add, from_usize, mul, rem, to_usize};
 use zerocopy::FromBytes;
 
 /// `XFS_BTREE_MAXLEVELS`.
@@ -184,7 +184,8 @@ impl Header<'_> {
             self.demand(slot < size, &format!("{what} slot of the AGFL"), format!("below {size}"), slot)?;
         }
         // An empty ring has its last slot before its first one, as a full ring has.
-        let span = add(last, size, "the free list")?.saturating_sub(first).wrapping_rem(size.max(1)).saturating_add(1);
+        let around = add(last, size, "the free list")?.saturating_sub(first);
+        let span = add(rem(around, size, "the free list")?, 1, "the free list")?;
         let fits = count == span || count == 0 && span == size;
         self.demand(fits, "number of blocks in the AGFL", format!("{span}, from slot {first} to {last}"), count)?;
         let ring = slots.iter().cycle().skip(to_usize(first, "a slot of the AGFL")?);

@@ -44,11 +44,6 @@ impl Inode {
         Ok(u16_at(&self.bytes, 0x5A)? & 1 != 0)
     }
 
-    /// Length in bytes.
-    pub fn size(&self) -> Result<u64, Overflow> {
-        u64_at(&self.bytes, 56)
-    }
-
     /// Data, then attributes.
     pub fn forks(&self) -> Result<[Fork<'_>; 2], Overflow> {
         const LARGE_COUNTS: u64 = 1 << 4;
