@@ -6,12 +6,14 @@ free list and tree blocks (found by following all trees from the AGF and AGI), t
 of every used inode, shared extents and staged copies. Written from "XFS Algorithms & Data Structures"; it checks nothing:
 the images it is given are sound and their data device is the whole story.
 """
+import mmap
 import struct
 import sys
 
 
 def main(path):
-    image = open(path, "rb").read()
+    with open(path, "rb") as file:
+        image = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def at(position, layout):
         return struct.unpack_from(">" + layout, image, position)
