@@ -445,7 +445,13 @@ fn flip(image: &mut Vec<u8>, step: u64, rng: &mut Rng) -> Caught {
     bits.dedup();
     for bit in bits {
         let is_unread = log.contains(&(bit / 8)) && bit / 8 % 512 >= 8 && bit / 8 >= log.start + 1024;
-        let step = if is_unread { step * 20_000 } else if log.contains(&(bit / 8)) { step * 8 } else { step };
+        let step = if is_unread {
+            step * 20_000
+        } else if log.contains(&(bit / 8)) {
+            step * 8
+        } else {
+            step
+        };
         if step > 1 && !rng.next().is_multiple_of(step) {
             continue;
         }

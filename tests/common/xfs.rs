@@ -240,10 +240,8 @@ fn free_lists(path: &str, groups: u32) -> std::collections::HashSet<(u64, u64)> 
     let mut set_aside = std::collections::HashSet::new();
     for group in 0..groups {
         let (agf, agfl) = (format!("agf {group}"), format!("agfl {group}"));
-        let text = tool_ok(
-            "xfs_db",
-            &["-r", "-f", "-c", &agf, "-c", "p flfirst flcount", "-c", &agfl, "-c", "p bno", path],
-        );
+        let text =
+            tool_ok("xfs_db", &["-r", "-f", "-c", &agf, "-c", "p flfirst flcount", "-c", &agfl, "-c", "p bno", path]);
         let number = |name: &str| -> usize {
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} = ")));
             line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("xfs_db tells no {name}: {text}"))

@@ -4,6 +4,7 @@ mod apfs;
 mod cluster_walk;
 mod exfat;
 mod ext4;
+mod f2fs;
 mod fat;
 mod hfsplus;
 mod ntfs;
@@ -54,6 +55,7 @@ pub static FORMATS: &[&dyn Format] = &[
     &apfs::Apfs,
     &hfsplus::HfsPlus,
     &xfs::Xfs,
+    &f2fs::F2fs,
 ];
 
 /// The row with this name.
