@@ -93,6 +93,18 @@ fn at_groups(image: &Path, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     parts
 }
 
+/// FITRIM, a MiB at a time. Asked for all at once, Linux 6.18 leaves out some short extents of a group that has more
+/// than a hundred of them (it walks them by size, a hundred at a time); a part of a group it walks by block.
+fn trim_in_pieces(place: &Path, kib: u64) {
+    for piece in 0..kib / 1024 {
+        let offset = format!("{piece}M");
+        tool_ok("fstrim", &["-o", &offset, "-l", "1M", place.to_str().expect("a UTF-8 path")]);
+    }
+    let offset = format!("{}M", kib / 1024);
+    // What is left may be less than a block, which is an error.
+    tool("fstrim", &["-o", &offset, "-l", "1M", place.to_str().expect("a UTF-8 path")]);
+}
+
 /// The kernel discards on a fully allocated copy; what it discarded are holes then.
 fn kernel_agrees(kind: &Kind, kib: u64, rng: &mut Rng) {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -114,7 +126,7 @@ fn kernel_agrees(kind: &Kind, kib: u64, rng: &mut Rng) {
     {
         let device = Loop::new(&copy);
         let _mount = Mount::new("xfs", &device.0, &place, "rw");
-        tool_ok("fstrim", &[place.to_str().expect("a UTF-8 path")]);
+        trim_in_pieces(&place, kib);
     }
     let expected = merged(&rounded(&at_groups(&copy, &ours), 4096));
     assert_eq!(expected, holes(&copy), "{} {kib} KiB: coldtrim (left) and the kernel (right)", kind.name);
