@@ -8,7 +8,7 @@ mod images;
 #[path = "common/kernel.rs"]
 mod kernel;
 
-use common::{Rng, full, map_ranges, parse_ranges, rounded, seed, tool, tool_ok};
+use common::{Rng, coldtrim, full, map_ranges, parse_ranges, rounded, seed, tool, tool_ok};
 use images::{Fill, KINDS, Kind, freesp, make, merged, u32_at};
 use kernel::{Loop, Mount, copy_of, holes, live};
 use std::path::Path;
@@ -167,4 +167,44 @@ fn root_a_volume_without_free_space() {
     assert_eq!(ours, freesp(&image));
     assert_eq!(ours, python(&image));
     assert!(bytes(&ours) < 4 << 20, "{} bytes are free", bytes(&ours));
+}
+
+/// The SHA-256 of every file below a folder.
+fn hashes(place: &Path) -> String {
+    let list = format!("cd {} && find . -type f -print0 | sort -z | xargs -0 sha256sum", place.display());
+    tool_ok("sh", &["-c", &list])
+}
+
+/// The main job on an image: afterwards the kernel finds every file as it was, and xfs_repair nothing to do.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_files_survive_a_trim() {
+    let mut rng = Rng(seed("root_files_survive_a_trim"));
+    for kind in ["1 KiB blocks", "owners", "eight groups, the last short", "sectors of 4 KiB"] {
+        let kind = images::by_name(kind);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = folder.path().join("mount");
+        std::fs::create_dir(&place).expect("a mount point");
+        let image = make(folder.path(), kind, kind.kib, Fill::Empty, &mut rng);
+        let path = image.to_str().expect("a UTF-8 path");
+        let before = {
+            let device = Loop::new(&image);
+            let _mount = Mount::new("xfs", &device.0, &place, "rw");
+            live(&place, kind.kib * 1024, &mut rng);
+            hashes(&place)
+        };
+        assert!(before.lines().count() > 100);
+        let ours = map_ranges(&image);
+        let trimmed = coldtrim(&["trim", "--yes", path]);
+        assert!(trimmed.status.success(), "{}: {}", kind.name, String::from_utf8_lossy(&trimmed.stderr));
+        let holes = holes(&image);
+        for range in rounded(&ours, 4096) {
+            let is_hole = holes.iter().any(|hole| hole.0 <= range.0 && range.0 + range.1 <= hole.0 + hole.1);
+            assert!(is_hole, "{}: {range:?} still takes space", kind.name);
+        }
+        tool_ok("xfs_repair", &["-f", "-n", path]);
+        let device = Loop::new(&image);
+        let _mount = Mount::new("xfs", &device.0, &place, "ro");
+        assert_eq!(before, hashes(&place), "{}", kind.name);
+    }
 }

@@ -70,7 +70,7 @@ impl Format for Xfs {
     }
 
     fn variants(&self) -> &'static [&'static str] {
-        &["xfs", "xfs_external_log"]
+        &["xfs"]
     }
 
     fn probe(&self, source: &dyn Source) -> Result<bool, ParseError> {
