@@ -208,6 +208,23 @@ fn mkapfs_equals_python_and_apfsck() {
     }
 }
 
+/// The container that the Linux driver filled: both witnesses read it, and see every extent that the manifest has.
+#[test]
+fn the_drivers_container_equals_its_fixture() {
+    let folder = format!("{}/fixtures/apfs/01-demo", env!("CARGO_MANIFEST_DIR"));
+    let work = tempfile::tempdir().expect("a temporary folder");
+    let image = work.path().join("apfs.img");
+    let bytes = tool("gzip", &["-dc", &format!("{folder}/image.gz")]).stdout;
+    std::fs::write(&image, &bytes).expect("an image");
+    let expected = parse_ranges(&std::fs::read_to_string(format!("{folder}/free.ranges")).expect("free.ranges"));
+    assert_eq!(map_ranges(&image), expected);
+    assert_eq!(python(&image), expected);
+    let manifest = std::fs::read_to_string(format!("{folder}/manifest.json")).expect("manifest.json");
+    assert_eq!(tool_ok("python3", &[&script("apfs_files.py"), text(&image)]), manifest);
+    let (extents, crate_reads) = hear_witnesses(&bytes, &read(&bytes).expect("a good container"), "the fixture");
+    assert!(extents > 20 && crate_reads, "{extents} extents");
+}
+
 #[test]
 fn an_unclean_container_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
