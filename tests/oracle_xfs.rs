@@ -202,7 +202,7 @@ fn root_files_survive_a_trim() {
             let is_hole = holes.iter().any(|hole| hole.0 <= range.0 && range.0 + range.1 <= hole.0 + hole.1);
             assert!(is_hole, "{}: {range:?} still takes space", kind.name);
         }
-        tool_ok("xfs_repair", &["-f", "-n", path]);
+        tool_ok("xfs_repair", &["-f", "-n", "-o", "force_geometry", path]);
         let device = Loop::new(&image);
         let _mount = Mount::new("xfs", &device.0, &place, "ro");
         assert_eq!(before, hashes(&place), "{}", kind.name);

@@ -36,6 +36,7 @@ macro_rules! demo {
 pub static DEMOS: &[Demo] = &[
     demo!("ext4"),
     demo!("ntfs"),
+    demo!("xfs"),
 ];
 
 /// What the driver said when the image was made.
