@@ -173,8 +173,8 @@ pub fn repair(image: &Path) {
         args.push(image.to_str().expect("a UTF-8 path").to_owned());
         tool("xfs_repair", &args.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    let repaired = with(&["-f"]);
-    let checked = with(&["-f", "-n"]);
+    let repaired = with(&["-f", "-o", "force_geometry"]);
+    let checked = with(&["-f", "-n", "-o", "force_geometry"]);
     assert!(
         repaired.status.success() && checked.status.success(),
         "xfs_repair: {}\n{}",
