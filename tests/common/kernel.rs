@@ -80,10 +80,10 @@ pub fn live(place: &Path, bytes: u64, rng: &mut Rng) {
         tool("setfattr", &["-n", "user.long", "-v", &"x".repeat(3000), &text(&format!("large{number}"))]);
     }
     tool("sync", &["-f", place.to_str().expect("a UTF-8 path")]);
-    for number in (0..40).filter(|_| rng.next() % 2 == 0) {
+    for number in (0..40).filter(|_| rng.next().is_multiple_of(2)) {
         let _ = std::fs::remove_file(file(format!("large{number}")));
     }
-    for number in (0..600).filter(|_| rng.next() % 2 == 0) {
+    for number in (0..600).filter(|_| rng.next().is_multiple_of(2)) {
         let folder = if number % 3 == 0 { "many" } else { "many/below" };
         let _ = std::fs::remove_file(file(format!("{folder}/small file number {number}")));
     }

@@ -153,7 +153,7 @@ fn strike_out(image: &Path, rng: &mut Rng) {
     let mut args: Vec<String> = vec!["-x".into(), "-f".into()];
     for line in listed.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        if words.get(2) == Some(&"regular") && rng.next() % 2 == 0 {
+        if words.get(2) == Some(&"regular") && rng.next().is_multiple_of(2) {
             args.extend(["-c".into(), format!("inode {}", words[1]), "-c".into(), "write core.mode 0".into()]);
         }
     }

@@ -74,8 +74,7 @@ fn made_by_the_kernel(disk: &Drive<'_>, options: &str, seed: u64) {
 fn zeros(image: &Path, from: u64) -> Vec<(u64, u64)> {
     let bytes = std::fs::read(image).expect("the image");
     let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for (index, block) in bytes.chunks_exact(4096).enumerate() {
-        let at = index as u64 * 4096;
+    for (at, block) in (0_u64..).step_by(4096).zip(bytes.chunks_exact(4096)) {
         if at < from || block.iter().any(|byte| *byte != 0) {
             continue;
         }
