@@ -19,15 +19,15 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_else(|e| panic!("man/{name}: {e}"))
 }
 
-/// The options of one command in roff, without the headings that clap_mangen gives them.
+/// The options of one command in roff, without the headings that clap_mangen gives them, without its macro for
+/// apostrophes, and without empty lines and the breaks around them.
 fn options_of(command: &clap::Command) -> String {
     let mut roff = Vec::new();
     Man::new(command.clone()).render_options_section(&mut roff).expect("memory");
-    let roff = String::from_utf8(roff).expect("UTF-8");
-    // The first lines define macros for quotes; the page needs none.
-    let body =
-        roff.lines().filter(|line| !line.starts_with(".SH ") && !line.starts_with(".ie ") && !line.starts_with(".el "));
-    body.map(|line| format!("{line}\n")).collect()
+    let roff = String::from_utf8(roff).expect("UTF-8").replace(r"\*(Aq", r"\(aq");
+    let noise = |line: &&str| [".SH ", ".ie ", ".el "].iter().all(|start| !line.starts_with(start));
+    let body = roff.replace(".br\n\n.br\n", ".sp\n");
+    body.lines().filter(noise).map(|line| format!("{line}\n")).collect()
 }
 
 fn options() -> String {

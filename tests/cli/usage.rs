@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 #[test]
 fn nothing_asked_for_is_help_and_a_mistake_without_a_terminal() {
     said(&[]).expect(2, &["Usage: coldtrim", "list", "map", "trim", "demo"]);
-    on_a_terminal(PROGRAM, "").expect(0, &["Usage: coldtrim", "Exit codes:", "Examples:"]);
+    on_a_terminal(PROGRAM, "").expect(0, &["Usage:", "Exit codes:", "Examples:"]);
 }
 
 #[test]

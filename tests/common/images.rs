@@ -126,12 +126,13 @@ pub fn fat(folder: &Path, name: &str) -> PathBuf {
     tool_ok("mkfs.fat", &["-F", "16", "-s", "1", "-n", "FATVOL", text(&path)]);
     let source = source();
     let image = text(&path);
-    for (name, _) in files() {
-        tool_ok("mcopy", &["-i", image, text(&source.path().join(&name)), &format!("::{name}")]);
-    }
-    for name in deleted_files() {
-        tool_ok("mdel", &["-i", image, &format!("::{name}")]);
-    }
+    let sources: Vec<PathBuf> = files().iter().map(|(name, _)| source.path().join(name)).collect();
+    let copy: Vec<&str> =
+        ["-i", image].into_iter().chain(sources.iter().map(|path| text(path))).chain(["::"]).collect();
+    tool_ok("mcopy", &copy);
+    let names: Vec<String> = deleted_files().iter().map(|name| format!("::{name}")).collect();
+    let delete: Vec<&str> = ["-i", image].into_iter().chain(names.iter().map(String::as_str)).collect();
+    tool_ok("mdel", &delete);
     tool_ok("fsck.fat", &["-n", image]);
     path
 }
@@ -202,10 +203,18 @@ pub fn check_ext4(image: &Path, at: u64) {
     let place = format!("{}?offset={at}", text(image));
     tool_ok("e2fsck", &["-fn", &place]);
     let folder = tempfile::tempdir().expect("a temporary folder");
+    let dumps: String =
+        kept_files().iter().map(|(name, _)| format!("dump {name} {}\n", text(&folder.path().join(name)))).collect();
+    let script = folder.path().join("commands");
+    std::fs::write(&script, dumps).expect("room for a script");
+    tool_ok("debugfs", &["-f", text(&script), &place]);
+    compare_files(folder.path());
+}
+
+fn compare_files(folder: &Path) {
     for (name, content) in kept_files() {
-        let copy = folder.path().join(&name);
-        tool_ok("debugfs", &["-R", &format!("dump {name} {}", text(&copy)), &place]);
-        assert!(std::fs::read(&copy).expect("it was copied out") == content, "{name} has changed");
+        let copy = std::fs::read(folder.join(&name)).unwrap_or_else(|e| panic!("{name} was not copied out: {e}"));
+        assert!(copy == content, "{name} has changed");
     }
 }
 
@@ -213,11 +222,10 @@ pub fn check_ext4(image: &Path, at: u64) {
 pub fn check_fat(image: &Path, at: u64) {
     let place = format!("{}@@{at}", text(image));
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for (name, content) in kept_files() {
-        let copy = folder.path().join(&name);
-        tool_ok("mcopy", &["-i", &place, &format!("::{name}"), text(&copy)]);
-        assert!(std::fs::read(&copy).expect("it was copied out") == content, "{name} has changed");
-    }
+    let names: Vec<String> = kept_files().iter().map(|(name, _)| format!("::{name}")).collect();
+    let copy = ["-i", &place].into_iter().chain(names.iter().map(String::as_str)).chain([text(folder.path())]);
+    tool_ok("mcopy", &copy.collect::<Vec<_>>());
+    compare_files(folder.path());
 }
 
 /// What a shell would do on a terminal of its own: `input` is typed, the answer is everything that was shown.
