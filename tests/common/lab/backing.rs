@@ -93,6 +93,20 @@ impl Snapshot {
         }
     }
 
+    /// Fails unless every byte outside of `planned` is as it was; inside, a trial may have left its pattern on a drive
+    /// that keeps the contents of discarded blocks.
+    pub fn assert_kept_outside(&self, planned: &[(u64, u64)]) {
+        let mut now = std::fs::read(&self.path).expect("a readable copy");
+        for (start, length) in planned {
+            let place = usize::try_from(*start).expect("a start that fits")
+                ..usize::try_from(start + length).expect("an end that fits");
+            now[place.clone()].copy_from_slice(&self.bytes[place]);
+        }
+        if let Err(difference) = self.compare_contents(&now, &[]) {
+            panic!("{}: {difference}", self.path.display());
+        }
+    }
+
     /// # Errors
     /// What differs: a planned byte that is not zero, another byte that changed, a hole outside of the plan, or a
     /// whole granule of the plan that still takes space.
