@@ -49,7 +49,10 @@ pub fn partition_starts(target: &Target) -> Vec<u64> {
 }
 
 fn facts(target: &Target, partition_only: bool) -> DeviceFacts {
-    let Some(disk) = target.disk() else { return facts_of_image(target) };
+    let Some(disk) = target.disk() else {
+        let path = target.path().to_owned();
+        return DeviceFacts::plain(path, NodeKind::Image, block(target.logical_sector()), target.size());
+    };
     match target.partition().filter(|_| partition_only) {
         None => facts_of_disk(disk),
         Some(partition) => DeviceFacts {
@@ -62,41 +65,17 @@ fn facts(target: &Target, partition_only: bool) -> DeviceFacts {
     }
 }
 
-fn facts_of_image(target: &Target) -> DeviceFacts {
-    DeviceFacts {
-        path: target.path().to_owned(),
-        kind: NodeKind::Image,
-        sysfs: None,
-        partition: None,
-        partition_sysfs: None,
-        usb: None,
-        vendor: String::new(),
-        model: String::new(),
-        firmware: String::new(),
-        logical_block: block(target.logical_sector()),
-        physical_block: block(target.physical_sector()),
-        size: target.size(),
-        disk_size: target.size(),
-    }
-}
-
 /// What a route needs to know of a whole disk.
 pub fn facts_of_disk(disk: &DiskFacts) -> DeviceFacts {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     DeviceFacts {
-        path: disk.node.clone(),
-        kind: node_kind(disk.kind),
         sysfs: Some(disk.sysfs.clone()),
-        partition: None,
-        partition_sysfs: None,
         usb: usb(&disk.attachment),
         vendor: text(&disk.vendor),
         model: text(&disk.model),
         firmware: text(&disk.revision),
-        logical_block: block(disk.logical_sector),
         physical_block: block(disk.physical_sector),
-        size: disk.size,
-        disk_size: disk.size,
+        ..DeviceFacts::plain(disk.node.clone(), node_kind(disk.kind), block(disk.logical_sector), disk.size)
     }
 }
 

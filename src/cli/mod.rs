@@ -1,4 +1,4 @@
-//! The command line: words become a checked [`Job`], each verb is one file, and one place maps endings to exit codes.
+//! The command line: words become a checked `Job`, each verb is one file, and one place maps endings to exit codes.
 
 mod args;
 mod confirm;

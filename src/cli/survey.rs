@@ -141,31 +141,8 @@ fn target_report(target: &Target, spec: &str, index: usize, stack: &Stack, accep
 fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> VolumeReport {
     let name = target.node_of_partition(node.part.as_ref().map(|part| part.number)).display().to_string();
     let offset = base + node.range.start();
-    let mut report = VolumeReport {
-        target: node.device,
-        partition: node.part.map(|part| part.number),
-        format: None,
-        label: None,
-        uuid: None,
-        offset,
-        size: node.range.len(),
-        block_size: None,
-        state: State::Refused,
-        reasons: Vec::new(),
-        free_bytes: 0,
-        free_extents: 0,
-        witness: "not_heard",
-        testimony: Vec::new(),
-        ranges: None,
-        plan: None,
-        route: None,
-        route_reason: None,
-        outcome: None,
-        verdict: None,
-        evidence: None,
-        within: ByteRange::with_len(offset, node.range.len()),
-        free: Vec::new(),
-    };
+    let mut report = VolumeReport::unknown(node.device, offset, node.range.len());
+    report.partition = node.part.map(|part| part.number);
     let reason = |finding: &Finding| Reason::new(finding, &name, accept);
     match node.content {
         Content::Kept { format, reason: why } => {

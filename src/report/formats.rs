@@ -176,31 +176,9 @@ mod tests {
             table: None,
             reasons: Vec::new(),
         };
-        let volume = super::super::VolumeReport {
-            target: 0,
-            partition: None,
-            format: Some("ext4".into()),
-            label: None,
-            uuid: None,
-            offset: 0,
-            size: 1 << 40,
-            block_size: Some(512),
-            state: State::Clean,
-            reasons: Vec::new(),
-            free_bytes: 0,
-            free_extents: 0,
-            witness: "not_heard",
-            testimony: Vec::new(),
-            ranges: None,
-            plan: None,
-            route: None,
-            route_reason: None,
-            outcome: None,
-            verdict: None,
-            evidence: None,
-            within: None,
-            free: free.iter().map(|(start, len)| ByteRange::with_len(*start, *len).unwrap()).collect(),
-        };
+        let mut volume = super::super::VolumeReport::unknown(0, 0, 1 << 40);
+        volume.state = State::Clean;
+        volume.free = free.iter().map(|(start, len)| ByteRange::with_len(*start, *len).unwrap()).collect();
         let mut report = Report::new("map");
         report.targets.push(target);
         report.volumes.push(volume);

@@ -201,6 +201,37 @@ pub struct VolumeReport {
     pub free: Vec<ByteRange>,
 }
 
+impl VolumeReport {
+    /// An area of `target` of which nothing is known yet, and which is therefore refused.
+    pub fn unknown(target: usize, offset: u64, size: u64) -> Self {
+        Self {
+            target,
+            partition: None,
+            format: None,
+            label: None,
+            uuid: None,
+            offset,
+            size,
+            block_size: None,
+            state: State::Refused,
+            reasons: Vec::new(),
+            free_bytes: 0,
+            free_extents: 0,
+            witness: "not_heard",
+            testimony: Vec::new(),
+            ranges: None,
+            plan: None,
+            route: None,
+            route_reason: None,
+            outcome: None,
+            verdict: None,
+            evidence: None,
+            within: ByteRange::with_len(offset, size),
+            free: Vec::new(),
+        }
+    }
+}
+
 /// `start` and `length` in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Extent {

@@ -54,7 +54,7 @@ pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<(
     print_errors(out, report, paint)
 }
 
-/// Prints what was done, after [`print`] has shown what was planned.
+/// Prints what was done, after [`print()`] has shown what was planned.
 pub fn print_outcomes(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
     let volumes = report.volumes.iter().filter(|volume| volume.outcome.is_some() || volume.verdict.is_some());
     for volume in volumes {

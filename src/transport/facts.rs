@@ -66,6 +66,25 @@ pub struct DeviceFacts {
 }
 
 impl DeviceFacts {
+    /// A node of `size` bytes in blocks of `block` bytes of which nothing else is known, such as an image.
+    pub fn plain(path: PathBuf, kind: NodeKind, block: BlockSize, size: u64) -> Self {
+        Self {
+            path,
+            kind,
+            sysfs: None,
+            partition: None,
+            partition_sysfs: None,
+            usb: None,
+            vendor: String::new(),
+            model: String::new(),
+            firmware: String::new(),
+            logical_block: block,
+            physical_block: block,
+            size,
+            disk_size: size,
+        }
+    }
+
     /// True for a disk whose commands pass through a USB bridge.
     pub fn is_usb(&self) -> bool {
         self.usb.is_some()
@@ -75,20 +94,5 @@ impl DeviceFacts {
 /// Facts of a device of `size` bytes that has nothing special.
 #[cfg(test)]
 pub(crate) fn test_facts(kind: NodeKind, size: u64) -> DeviceFacts {
-    let block = BlockSize::new(512).expect("a power of two");
-    DeviceFacts {
-        path: PathBuf::from("test"),
-        kind,
-        sysfs: None,
-        partition: None,
-        partition_sysfs: None,
-        usb: None,
-        vendor: String::new(),
-        model: String::new(),
-        firmware: String::new(),
-        logical_block: block,
-        physical_block: block,
-        size,
-        disk_size: size,
-    }
+    DeviceFacts::plain(PathBuf::from("test"), kind, BlockSize::new(512).expect("a power of two"), size)
 }
