@@ -165,6 +165,26 @@ fn root_a_volume_that_is_mounted_through_another_loop_is_refused() {
 
 #[test]
 #[ignore = "needs root; tests/run includes it"]
+fn root_swap_in_use_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("swap.img");
+    images::backing::create(&image, 8 << 20).expect("an image");
+    images::backing::fill(&image, 8 << 20);
+    let device = Loop::new(&image);
+    tool_ok("mkswap", &[&device.0]);
+    tool_ok("swapon", &[&device.0]);
+    let runs: Vec<_> = [&["map"][..], &["trim", "-n"], &["trim", "--yes"]]
+        .iter()
+        .map(|args| said(&[args, &[device.0.as_str()][..]].concat()))
+        .collect();
+    tool_ok("swapoff", &[&device.0]);
+    for run in runs {
+        run.expect(3, &["swap", &format!("swapoff {}", device.0)]);
+    }
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
 fn root_labels_and_uuids_find_the_volume() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let image = ext4(folder.path(), "a.img");

@@ -7,6 +7,7 @@ mod images;
 
 mod busy;
 mod formats;
+mod promises;
 mod runs;
 mod targets;
 mod usage;

@@ -1,0 +1,102 @@
+//! What a script relies on where something goes wrong.
+
+use crate::PROGRAM;
+use crate::images::backing::Snapshot;
+use crate::images::{Table, dirty_fat, disk, ext4, fat, plan_of, said, text};
+use std::process::{Command, Stdio};
+
+#[test]
+fn a_partition_that_is_not_there_is_a_mistake() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {
+        said(&[args, &["--partition", "9", text(&image)]].concat()).expect(2, &["partition 9"]);
+    }
+    said(&["map", "--partition", "1", text(&first)]).expect(2, &["partition 1"]);
+}
+
+#[test]
+fn a_place_outside_of_the_target_is_a_mistake() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    for args in [&["--offset", "99G"][..], &["--size", "9M"], &["--offset", "8M"], &["--offset", "1M", "--size", "8M"]]
+    {
+        said(&[&["map"], args, &[text(&image)]].concat()).expect(2, &["--offset", "8388608"]);
+    }
+}
+
+#[test]
+fn a_dry_run_ends_like_the_run_when_a_target_is_named_twice() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let link = folder.path().join("link.img");
+    std::fs::hard_link(&image, &link).expect("a second name");
+    for second in [&image, &link] {
+        let dry = said(&["trim", "-n", text(&image), text(second)]);
+        let real = said(&["trim", "--yes", text(&image), text(second)]);
+        assert_eq!(dry.code, real.code, "{dry:#?}{real:#?}");
+        assert!(!real.err.contains("another program"), "it is locked by coldtrim itself: {real:#?}");
+    }
+}
+
+#[test]
+fn an_error_is_an_object_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let nothing = folder.path().join("nothing.img");
+    let cases: &[(&[&str], i32)] = &[
+        (&["map", "--json", text(&nothing)], 1),
+        (&["map", "--json", "/"], 3),
+        (&["trim", "--json", text(&image)], 2),
+        (&["trim", "--json", "--yes", "--plan", text(&nothing), text(&image)], 1),
+    ];
+    for (args, code) in cases {
+        let object = said(args).expect(*code, &[]).json();
+        assert_eq!(object["schema"], "coldtrim/1");
+        assert_eq!(object["exit_code"], *code);
+        assert!(object["errors"].as_array().is_some_and(|errors| !errors.is_empty()), "{object}");
+    }
+}
+
+#[test]
+fn the_command_to_type_does_not_repair_a_whole_disk() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), dirty_fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    let run = said(&["map", text(&image)]);
+    let whole = format!("fsck.fat -a {}", text(&image));
+    let found = run.out.lines().find(|line| line.ends_with(&whole));
+    assert_eq!(found, None, "the volume lies at an offset: {run:#?}");
+}
+
+#[test]
+fn a_list_for_programs_says_which_routes_there_are() {
+    let list = said(&["list", "--json"]).json();
+    assert_eq!(list["exit_code"], 0);
+    let disks = list["disks"].as_array().expect("a list");
+    assert!(disks.iter().all(|disk| disk["routes"].is_array()), "{list}");
+}
+
+/// Zero means "done, all of it": a run whose output nobody reads must not say so and do nothing.
+#[test]
+fn a_run_that_nobody_reads_is_done_or_says_that_it_is_not() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for more in [&[][..], &["--json"]] {
+        let image = ext4(folder.path(), "a.img");
+        let plan = plan_of(&image, &[]);
+        let before = Snapshot::take(&image);
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let run = Command::new(PROGRAM)
+            .args(["trim", "--yes", text(&image)])
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(writer)
+            .output()
+            .expect("coldtrim runs");
+        let (done, nothing) = (before.compare(&plan), before.compare(&[]));
+        assert!(done.is_ok() == (run.status.code() == Some(0)), "{more:?} {run:?}: {done:?}");
+        assert!(done.is_ok() || nothing.is_ok(), "{more:?}: all or nothing: {done:?}");
+    }
+}
