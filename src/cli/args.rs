@@ -41,7 +41,7 @@ pub struct OutputArgs {
     /// Print only what was asked for and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Say more: every extent owner, every command
+    /// Say more, such as which locks of the reading process this kernel lacks
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// When to use colours
@@ -96,6 +96,19 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// The verb as typed.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Trim(_) => "trim",
+            Self::Demo(_) => "demo",
+            Self::Completions { .. } => "completions",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -189,7 +202,7 @@ pub struct TrimArgs {
     /// Do not try the route in free space first (the report then says that nothing was proved)
     #[arg(long)]
     pub no_canary: bool,
-    /// Write the plan to FILE, to be reviewed
+    /// Write the plan to FILE, to be reviewed; sends nothing
     #[arg(long, value_name = "FILE")]
     pub save_plan: Option<PathBuf>,
     /// Go on only if the plan is still exactly the one in FILE

@@ -1,24 +1,29 @@
 //! The question before anything is discarded.
 
-use super::Ending;
 use std::io::{BufRead, IsTerminal, Write};
 
-/// Asks on a terminal. `Ok` to go on; an ending when the answer was no, or when nobody can answer.
-pub fn ask(question: &str, yes: bool) -> Result<(), Ending> {
+/// Why a run does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Unanswered {
+    /// There is nobody to ask.
+    #[error("this needs an answer, and standard input is no terminal; to go on without asking: --yes")]
+    NoTerminal,
+    /// The answer was not yes.
+    #[error("the answer was not yes, so nothing was sent to any device")]
+    No,
+}
+
+/// Asks on a terminal, unless the answer was given beforehand.
+pub fn ask(question: &str, yes: bool) -> Result<(), Unanswered> {
     if yes {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
-        eprintln!("coldtrim: this needs an answer, and standard input is no terminal; to go on without asking: --yes");
-        return Err(Ending::Usage);
+        return Err(Unanswered::NoTerminal);
     }
     eprint!("{question} Type yes to go on: ");
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
-    if read.is_ok() && answer.trim().eq_ignore_ascii_case("yes") {
-        return Ok(());
-    }
-    eprintln!("Nothing was sent to any device.");
-    Err(Ending::Stopped)
+    if read.is_ok() && answer.trim().eq_ignore_ascii_case("yes") { Ok(()) } else { Err(Unanswered::No) }
 }

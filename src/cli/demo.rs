@@ -142,12 +142,11 @@ fn tell(row: &Row, report: &Report, before: Check, image: &Path) -> Result<()> {
 }
 
 fn print_end(rows: &[Row], keep: Option<&Path>, output: &Output) -> Result<()> {
-    let mut out = std::io::stdout().lock();
     if output.json {
         let all = serde_json::json!({ "schema": crate::report::SCHEMA, "command": "demo", "demos": rows });
-        serde_json::to_writer_pretty(&mut out, &all)?;
-        return Ok(writeln!(out)?);
+        return Ok(super::print_json(&all)?);
     }
+    let mut out = std::io::stdout().lock();
     writeln!(out, "{:<10} {:>12} {:>12} {:>12} {:>22}  result", "filesystem", "files", "free", "discarded", "on disk")?;
     for row in rows {
         writeln!(

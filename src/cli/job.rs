@@ -120,6 +120,15 @@ pub enum UsageError {
     /// A volume of nothing.
     #[error("--size 0 leaves nothing to look at")]
     EmptySize,
+    /// A place that is not there.
+    #[error("--offset and --size name bytes behind the end of {0}, which has {1} bytes")]
+    Outside(String, u64),
+    /// A partition that is not there.
+    #[error("there is no partition {1} on {0}; see which there are without --partition")]
+    NoPartition(String, u32),
+    /// The same bytes twice.
+    #[error("{0} and {1} are the same device, or one is a part of the other; name it once")]
+    Twice(String, String),
     /// JSON is an answer of its own.
     #[error("--json and --format {0} are two answers to one question; give one of them")]
     TwoFormats(String),

@@ -23,18 +23,35 @@ pub fn run(only: &[PathBuf], output: &Output) -> Result<Ending> {
             bail!("none of these is a disk that the kernel knows; `coldtrim list` shows all of them");
         }
     }
-    let mut out = std::io::stdout().lock();
     if output.json {
-        let all = serde_json::json!({ "schema": SCHEMA, "command": "list", "disks": disks });
-        serde_json::to_writer_pretty(&mut out, &all)?;
-        writeln!(out)?;
+        super::print_json(&as_json(&disks)?)?;
         return Ok(Ending::Done);
     }
+    let mut out = std::io::stdout().lock();
     if disks.is_empty() && !output.quiet {
         writeln!(out, "The kernel knows no disk here.")?;
     }
     disks.iter().try_for_each(|disk| print(&mut out, disk, output))?;
     Ok(Ending::Done)
+}
+
+/// Every fact, with the routes that could be tried. No map is read, so there are no volumes.
+fn as_json(disks: &[ListedDisk]) -> Result<serde_json::Value> {
+    let targets = disks.iter().map(|listed| {
+        let (disk, name) = (&listed.disk, listed.disk.node.display().to_string());
+        serde_json::json!({ "name": name, "path": name, "kind": "disk", "size": disk.size })
+    });
+    let targets: Vec<_> = targets.collect();
+    let mut described = Vec::new();
+    for listed in disks {
+        let mut disk = serde_json::to_value(listed)?;
+        disk["routes"] = routes(&listed.disk).into();
+        described.push(disk);
+    }
+    Ok(serde_json::json!({
+        "schema": SCHEMA, "command": "list", "targets": targets, "volumes": [], "disks": described, "errors": [],
+        "exit_code": 0,
+    }))
 }
 
 fn print(out: &mut dyn Write, listed: &ListedDisk, output: &Output) -> Result<()> {
@@ -51,7 +68,8 @@ fn print(out: &mut dyn Write, listed: &ListedDisk, output: &Output) -> Result<()
         let size = human::bytes(partition.partition.range.len());
         writeln!(out, "  {node}  {size}  {}", what(partition.content.as_ref(), &partition.users))?;
     }
-    writeln!(out, "  routes: {}", routes(disk))?;
+    let names = routes(disk);
+    writeln!(out, "  routes: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") })?;
     for finding in &listed.findings {
         writeln!(out, "  {} {}", output.paint.warn("note:"), finding.message)?;
     }
@@ -71,17 +89,14 @@ fn what(content: Option<&crate::target::Identity>, users: &[crate::target::usage
     words.join(", ")
 }
 
-/// The routes that could be tried, by facts alone.
-fn routes(disk: &DiskFacts) -> String {
+/// The routes that could be tried, by facts alone; those that have to be named with the option that names them.
+fn routes(disk: &DiskFacts) -> Vec<String> {
     use crate::transport::{Applies, TRANSPORTS};
     let facts = device::facts_of_disk(disk);
-    let names: Vec<String> = TRANSPORTS
-        .iter()
-        .filter_map(|route| match (route.applies)(&facts) {
-            Applies::Auto(_) => Some(route.name.to_owned()),
-            Applies::WhenNamed(_) => Some(format!("--via {}", route.name)),
-            Applies::No(_) => None,
-        })
-        .collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    let word = |route: &crate::transport::Route| match (route.applies)(&facts) {
+        Applies::Auto(_) if !facts.is_usb() => Some(route.name.to_owned()),
+        Applies::Auto(_) | Applies::WhenNamed(_) => Some(format!("--via {}", route.name)),
+        Applies::No(_) => None,
+    };
+    TRANSPORTS.iter().filter_map(word).collect()
 }

@@ -15,6 +15,7 @@ mod survey;
 mod trial;
 mod trim;
 
+use crate::report::Report;
 use args::Cli;
 use clap::{CommandFactory, Parser};
 use job::{Job, Output};
@@ -66,13 +67,11 @@ pub fn main() -> ExitCode {
     let output = Output::new(&cli.output);
     let ending = match cli.command {
         None => no_command(),
-        Some(command) => match Job::new(command, &output) {
-            Ok(job) => run(job, &output).unwrap_or_else(|error| report_error(&error)),
-            Err(error) => {
-                eprintln!("coldtrim: {error}");
-                Ending::Usage
-            }
-        },
+        Some(command) => {
+            let verb = command.name();
+            let done = Job::new(command, &output).map_err(anyhow::Error::from).and_then(|job| run(job, &output));
+            done.unwrap_or_else(|error| report_error(verb, &error, &output))
+        }
     };
     ExitCode::from(ending.code())
 }
@@ -106,17 +105,31 @@ fn no_command() -> Ending {
 }
 
 /// Prints an error with its causes. A reader that closed our output (`| head`) has seen what it wanted to see.
-fn report_error(error: &anyhow::Error) -> Ending {
-    if error.chain().any(is_closed_pipe) {
+fn report_error(verb: &'static str, error: &anyhow::Error, output: &Output) -> Ending {
+    let closed_pipe = error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+            || cause
+                .downcast_ref::<serde_json::Error>()
+                .is_some_and(|json| json.io_error_kind() == Some(std::io::ErrorKind::BrokenPipe))
+    });
+    if closed_pipe {
         return Ending::Done;
     }
+    let ending = survey::ending_of(error);
     eprintln!("coldtrim: {error:#}");
-    survey::ending_of(error)
+    if output.json {
+        let mut report = Report::new(verb);
+        report.errors.push(format!("{error:#}"));
+        report.exit_code = ending.code();
+        let _ = print_json(&report);
+    }
+    ending
 }
 
-fn is_closed_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-    // serde_json keeps the error of a writer to itself and passes on only its kind.
-    let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-    io.or_else(json) == Some(std::io::ErrorKind::BrokenPipe)
+/// One JSON object on standard output.
+fn print_json(value: &impl serde::Serialize) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)
 }

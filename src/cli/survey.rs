@@ -1,16 +1,18 @@
 //! The part that `map` and `trim` share: open the targets, read them in the sandbox, and say what was found.
 
-use super::job::{Output, Scope};
+use super::confirm::Unanswered;
+use super::job::{Output, Scope, UsageError};
 use super::{Ending, device};
 use crate::report::{Reason, Report, State, TargetReport, VolumeReport};
 use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
 use crate::target::{Identity, Intent, Opener, Target, TargetError};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use coldtrim_parsers::stack::{Content, Node, Options, Stack, WitnessMode};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::{Consent, Finding};
 use coldtrim_parsers::witness::Testimony;
 use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -29,13 +31,25 @@ pub struct Survey {
 impl Survey {
     /// Opens and claims every target of `scope`, then reads them all.
     pub fn new(command: &'static str, scope: &Scope, intent: Intent, stop: &AtomicBool) -> Result<Self> {
+        names_are_distinct(&scope.targets)?;
         let mut opener = Opener::default();
         let open = |spec| opener.open(spec, intent, &identify);
         let targets = scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
+        places_are_distinct(&targets, &scope.targets)?;
         targets.iter().try_for_each(Target::drop_caches)?;
         let mut survey = Self { targets, report: Report::new(command), gaps: Vec::new(), notes: Vec::new() };
         survey.read(scope, stop)?;
+        survey.has_partitions(scope)?;
         Ok(survey)
+    }
+
+    /// An error when a partition that the user named is on none of the targets.
+    fn has_partitions(&self, scope: &Scope) -> Result<(), UsageError> {
+        let found = || self.report.volumes.iter().filter_map(|volume| volume.partition);
+        match scope.options.partitions.iter().find(|number| !found().any(|there| there == **number)) {
+            None => Ok(()),
+            Some(number) => Err(UsageError::NoPartition(scope.targets.join(", "), *number)),
+        }
     }
 
     /// Reads everything (again) and makes the report anew.
@@ -89,8 +103,38 @@ impl Survey {
 fn window(target: &Target, scope: &Scope) -> Result<ByteRange> {
     let size = target.size();
     let end = scope.size.map_or(Some(size), |len| scope.offset.checked_add(len)).filter(|end| *end <= size);
-    end.and_then(|end| ByteRange::new(scope.offset, end))
-        .with_context(|| format!("--offset and --size leave the {size} bytes of {}", target.path().display()))
+    let inside = end.and_then(|end| ByteRange::new(scope.offset, end));
+    Ok(inside.ok_or_else(|| UsageError::Outside(target.path().display().to_string(), size))?)
+}
+
+/// Two names of one file would lock each other out; found before either is opened.
+fn names_are_distinct(names: &[String]) -> Result<(), UsageError> {
+    let mut seen: Vec<((u64, u64), &String)> = Vec::new();
+    for name in names {
+        let Ok(metadata) = std::fs::metadata(name) else { continue };
+        let key = if metadata.is_file() { (metadata.dev(), metadata.ino()) } else { (u64::MAX, metadata.rdev()) };
+        if let Some((_, other)) = seen.iter().find(|(there, _)| *there == key) {
+            return Err(UsageError::Twice((*other).clone(), name.clone()));
+        }
+        seen.push((key, name));
+    }
+    Ok(())
+}
+
+/// A disk and its partition are the same bytes, too.
+fn places_are_distinct(targets: &[Target], names: &[String]) -> Result<(), UsageError> {
+    let place = |target: &Target| Some((target.disk()?.number, target.range_on_disk()?));
+    for (index, (one, name)) in targets.iter().zip(names).enumerate() {
+        for (other, other_name) in targets.iter().zip(names).skip(index + 1) {
+            if let (Some((disk, range)), Some((other_disk, other_range))) = (place(one), place(other))
+                && disk == other_disk
+                && range.overlaps(other_range)
+            {
+                return Err(UsageError::Twice(name.clone(), other_name.clone()));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn layer(target: &Target, window: ByteRange) -> Result<SandboxLayer> {
@@ -139,8 +183,8 @@ fn target_report(target: &Target, spec: &str, index: usize, stack: &Stack, accep
 }
 
 fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> VolumeReport {
-    let name = target.node_of_partition(node.part.as_ref().map(|part| part.number)).display().to_string();
     let offset = base + node.range.start();
+    let name = name_of(target, node.part.as_ref().map(|part| part.number), offset);
     let mut report = VolumeReport::unknown(node.device, offset, node.range.len());
     report.partition = node.part.map(|part| part.number);
     let reason = |finding: &Finding| Reason::new(finding, &name, accept);
@@ -174,6 +218,17 @@ fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> 
     report
 }
 
+/// What to put for DEVICE into a command: the node of the partition, or what attaches it where there is none.
+fn name_of(target: &Target, partition: Option<u32>, offset: u64) -> String {
+    let path = target.path().display();
+    match partition {
+        _ if target.disk().is_some() => target.node_of_partition(partition).display().to_string(),
+        Some(number) => format!("\"$(losetup --find --show -P {path})p{number}\""),
+        None if offset > 0 => format!("\"$(losetup --find --show --offset {offset} {path})\""),
+        None => path.to_string(),
+    }
+}
+
 fn witness_word(testimony: &[Testimony]) -> &'static str {
     let said = |wanted: fn(&Testimony) -> bool| testimony.iter().any(wanted);
     match () {
@@ -186,7 +241,7 @@ fn witness_word(testimony: &[Testimony]) -> &'static str {
 
 /// What forbids a device forbids every volume on it.
 fn refuse_unusable_targets(report: &mut Report) {
-    for volume in report.volumes.iter_mut().filter(|volume| volume.state == State::Clean) {
+    for volume in &mut report.volumes {
         let reasons = report.targets.get(volume.target).map(|target| &target.reasons);
         if reasons.is_some_and(|reasons| reasons.iter().any(Reason::forbids)) {
             volume.state = State::Refused;
@@ -245,10 +300,16 @@ pub fn ending_of(error: &anyhow::Error) -> Ending {
                 _ => Ending::Failed,
             };
         }
+        if let Some(error) = cause.downcast_ref::<Unanswered>() {
+            return match error {
+                Unanswered::NoTerminal => Ending::Usage,
+                Unanswered::No => Ending::Stopped,
+            };
+        }
         if cause.is::<super::saved_plan::Differs>() {
             return Ending::Refused;
         }
-        if cause.is::<crate::report::formats::FormatError>() || cause.is::<super::job::UsageError>() {
+        if cause.is::<crate::report::formats::FormatError>() || cause.is::<UsageError>() {
             return Ending::Usage;
         }
     }

@@ -30,23 +30,21 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
     saved_plan::save(job.save_plan.as_deref(), &survey, &prepared)?;
     saved_plan::compare(job.plan.as_deref(), &survey, &prepared)?;
     if sends && prepared.iter().flat_map(|device| &device.parts).any(has_work) {
-        show(&survey.report, output, text::print)?;
-        if let Err(ending) = confirm::ask(&question(&survey, &prepared), job.yes) {
-            return Ok(ending);
-        }
+        show(&survey.report, output, text::print);
+        confirm::ask(&question(&survey, &prepared), job.yes)?;
         if !job.yes {
             survey = unchanged(survey, job, stop, &mut prepared)?;
         }
         survey.report.errors.clear();
         endings.extend(carry_out(&mut survey, &mut prepared, job, output, stop)?);
         let ending = conclude(&mut survey.report, endings);
-        show(&survey.report, output, text::print_outcomes)?;
-        finish(&survey.report, ending, output)
+        show(&survey.report, output, text::print_outcomes);
+        Ok(finish(&survey.report, ending, output))
     } else {
         endings.extend(prepared.iter().flat_map(|device| &device.parts).map(|_| Ending::Done));
         let ending = conclude(&mut survey.report, endings);
-        show(&survey.report, output, text::print)?;
-        finish(&survey.report, ending, output)
+        show(&survey.report, output, text::print);
+        Ok(finish(&survey.report, ending, output))
     }
 }
 
@@ -186,28 +184,31 @@ fn ending_of_error(error: &TransportError) -> Ending {
     }
 }
 
-/// Prints a part of the report for people, where people read along.
-fn show(
-    report: &Report,
-    output: &Output,
-    part: fn(&mut dyn Write, &Report, text::Paint) -> std::io::Result<()>,
-) -> Result<()> {
+/// Prints a part of the report for people, where people read along. That nobody listens any more is no reason to do
+/// less than what was asked for.
+fn show(report: &Report, output: &Output, part: fn(&mut dyn Write, &Report, text::Paint) -> std::io::Result<()>) {
     if !output.quiet && !output.json {
-        part(&mut std::io::stdout().lock(), report, output.paint)?;
+        heard(part(&mut std::io::stdout().lock(), report, output.paint));
     }
-    Ok(())
 }
 
 /// The report for programs, or the errors where nothing else is wanted.
-fn finish(report: &Report, ending: Ending, output: &Output) -> Result<Ending> {
+fn finish(report: &Report, ending: Ending, output: &Output) -> Ending {
     if output.json {
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, report)?;
-        writeln!(out)?;
+        heard(super::print_json(report));
     } else if output.quiet {
         complain(report);
     }
-    Ok(ending)
+    ending
+}
+
+/// A report that could not be written is told where it still can be; a closed pipe has nobody to tell.
+fn heard(written: std::io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        eprintln!("coldtrim: the report could not be written: {error}");
+    }
 }
 
 fn question(survey: &Survey, prepared: &[Prepared]) -> String {

@@ -177,7 +177,11 @@ fn print_plan(out: &mut dyn Write, volume: &VolumeReport) -> io::Result<()> {
             volume.route_reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"))
         )?;
         if plan.skipped_bytes > 0 {
-            writeln!(out, "       left out by rounding inwards: {}", human::exact(plan.skipped_bytes))?;
+            writeln!(
+                out,
+                "       left out by rounding inwards and by the smallest extent: {}",
+                human::exact(plan.skipped_bytes)
+            )?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Carries out a plan: one command after another, small ones first, until it is done, interrupted, or something is
 //! wrong.
 
-use crate::plan::{Batch, Plan, Ramp};
+use crate::plan::{Batch, Cap, Plan, Ramp};
 use crate::transport::{Transport, TransportError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -58,12 +58,12 @@ pub fn execute(
     let mut cursor = plan.cursor();
     let mut shrinks = 0;
     let started = Instant::now();
-    loop {
+    while let Some(batch) = cursor.next_batch(paced(ramp.cap(), max_rate)) {
+        pace(started, outcome.bytes, max_rate, interrupted);
         if interrupted.load(Ordering::Relaxed) {
             outcome.stop = Stop::Interrupted;
             break;
         }
-        let Some(batch) = cursor.next_batch(ramp.cap()) else { break };
         if let Some(objection) = watcher.objection() {
             outcome.stop = Stop::Objected(objection);
             break;
@@ -74,7 +74,6 @@ pub fn execute(
                 outcome.commands += 1;
                 ramp.succeeded(done.took);
                 watcher.taken(&batch, done.took);
-                pace(started, outcome.bytes, max_rate, interrupted);
             }
             Err(error) => {
                 watcher.not_taken(&batch, &error);
@@ -90,6 +89,11 @@ pub fn execute(
         }
     }
     outcome
+}
+
+/// A command of at most one second's worth.
+fn paced(cap: Cap, max_rate: Option<u64>) -> Cap {
+    Cap { bytes: max_rate.map_or(cap.bytes, |rate| rate.min(cap.bytes)), ..cap }
 }
 
 /// Sleeps until `bytes` since `started` are no more than `max_rate` allows; an interrupt ends the sleep.
