@@ -9,7 +9,7 @@ pub enum Unanswered {
     #[error("this needs an answer, and standard input is no terminal; to go on without asking: --yes")]
     NoTerminal,
     /// The answer was not yes.
-    #[error("the answer was not yes, so nothing was sent to any device")]
+    #[error("Nothing was sent to any device: the answer was not yes")]
     No,
 }
 

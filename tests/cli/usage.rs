@@ -42,7 +42,12 @@ fn wrong_words_are_named_and_what_is_right_is_listed() {
     for (args, words) in cases {
         let run = said(args);
         run.expect(2, words);
-        assert_eq!(run.out, "", "{args:?}: a mistake prints nothing on standard output");
+        let object = args.contains(&"--json");
+        assert_eq!(
+            !run.out.is_empty(),
+            object,
+            "{args:?}: a mistake is an object where one was asked for, else nothing"
+        );
     }
 }
 
