@@ -3,10 +3,6 @@
 mod common;
 #[path = "root_lab/debug_disk.rs"]
 mod debug_disk;
-#[path = "root_lab/f2fs.rs"]
-mod f2fs;
-#[path = "common/f2fs.rs"]
-mod f2fs_images;
 #[path = "common/lab/mod.rs"]
 mod lab;
 #[path = "root_lab/trim.rs"]

@@ -1,5 +1,13 @@
 //! The command line: words become a checked `Job`, each verb is one file, and one place maps endings to exit codes.
 
+/// A line on standard error. That nobody can hear it any more is no reason to stop.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod args;
 mod confirm;
 mod demo;
@@ -16,6 +24,7 @@ mod trial;
 mod trim;
 
 use crate::report::Report;
+use anyhow::Context;
 use args::Cli;
 use clap::{CommandFactory, Parser};
 use job::{Job, Output};
@@ -100,7 +109,7 @@ fn no_command() -> Ending {
         let _ = command.print_long_help();
         return Ending::Done;
     }
-    eprintln!("{}", command.render_help());
+    say!("{}", command.render_help());
     Ending::Usage
 }
 
@@ -117,7 +126,7 @@ fn report_error(verb: &'static str, error: &anyhow::Error, output: &Output) -> E
         return Ending::Done;
     }
     let ending = survey::ending_of(error);
-    eprintln!("coldtrim: {error:#}");
+    say!("coldtrim: {error:#}");
     if output.json {
         let mut report = Report::new(verb);
         report.errors.push(format!("{error:#}"));
@@ -125,6 +134,12 @@ fn report_error(verb: &'static str, error: &anyhow::Error, output: &Output) -> E
         let _ = print_json(&report);
     }
     ending
+}
+
+/// A file for our own words. Never one that is there: it could be the very disk that is being looked at.
+fn new_file(path: &std::path::Path) -> anyhow::Result<std::fs::File> {
+    std::fs::File::create_new(path)
+        .with_context(|| format!("cannot create {} (a file that exists is never overwritten)", path.display()))
 }
 
 /// One JSON object on standard output.

@@ -6,6 +6,7 @@ use super::survey::Survey;
 use crate::plan::units::ByteRange;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use std::io::Write;
 use std::path::Path;
 
 /// The version of the file.
@@ -87,7 +88,8 @@ impl SavedPlan {
 pub fn save(path: Option<&Path>, survey: &Survey, prepared: &[Prepared]) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let text = serde_json::to_string_pretty(&SavedPlan::new(survey, prepared))?;
-    std::fs::write(path, text).with_context(|| format!("cannot write the plan to {}", path.display()))
+    let written = super::new_file(path)?.write_all(text.as_bytes());
+    written.with_context(|| format!("cannot write the plan to {}", path.display()))
 }
 
 /// Compares the plan with the one in `path`, if there is one.

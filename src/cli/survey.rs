@@ -267,19 +267,19 @@ pub fn complain(report: &Report) {
         let reasons = volume.reasons.iter().chain(target.iter().flat_map(|target| &target.reasons));
         for reason in reasons.filter(|reason| reason.forbids()) {
             let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));
-            eprintln!("coldtrim: {name}{place}: refused: {}", reason.message);
+            say!("coldtrim: {name}{place}: refused: {}", reason.message);
             if !reason.remedy.is_empty() {
-                eprintln!("  next: {}", reason.remedy);
+                say!("  next: {}", reason.remedy);
             }
         }
     }
-    report.errors.iter().for_each(|error| eprintln!("coldtrim: {error}"));
+    report.errors.iter().for_each(|error| say!("coldtrim: {error}"));
 }
 
 /// Prints what the user should know that no report has room for.
 pub fn print_notes(notes: &[String], output: &Output) {
     if output.verbose {
-        notes.iter().for_each(|note| eprintln!("note: {note}"));
+        notes.iter().for_each(|note| say!("note: {note}"));
     }
 }
 

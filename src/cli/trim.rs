@@ -12,7 +12,7 @@ use crate::report::{OutcomeReport, PlanReport, Reason, Report, State, human, tex
 use crate::run::{Outcome, Stop, Watcher, execute};
 use crate::target::{Awake, Intent, Roots, Target};
 use crate::transport::{ErrorKind, TransportError};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -31,7 +31,7 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
     saved_plan::compare(job.plan.as_deref(), &survey, &prepared)?;
     if sends && prepared.iter().flat_map(|device| &device.parts).any(has_work) {
         show(&survey.report, output, text::print);
-        confirm::ask(&question(&survey, &prepared), job.yes)?;
+        confirm::ask(&question(&survey, &prepared), job.yes, stop)?;
         if !job.yes {
             survey = unchanged(survey, job, stop, &mut prepared)?;
         }
@@ -75,6 +75,7 @@ fn carry_out(
     for device in prepared {
         endings.extend(run_device(survey, device, job, output, stop, &mut log));
     }
+    survey.report.errors.extend(log.failed);
     Ok(endings)
 }
 
@@ -207,7 +208,7 @@ fn heard(written: std::io::Result<()>) {
     if let Err(error) = written
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
-        eprintln!("coldtrim: the report could not be written: {error}");
+        say!("coldtrim: the report could not be written: {error}");
     }
 }
 
@@ -346,21 +347,26 @@ fn combine(units: &[Ending]) -> Ending {
 }
 
 /// Every command and its answer, for `--log`.
-struct Log(Option<File>);
+struct Log {
+    file: Option<File>,
+    /// The first line that could not be written, in words.
+    failed: Option<String>,
+}
 
 impl Log {
     fn open(job: &TrimJob) -> Result<Self> {
-        let Some(path) = &job.log else { return Ok(Self(None)) };
-        let file = File::create(path).with_context(|| format!("cannot write the log {}", path.display()))?;
-        Ok(Self(Some(file)))
+        let file = job.log.as_deref().map(super::new_file).transpose()?;
+        Ok(Self { file, failed: None })
     }
 
     fn line(&mut self, batch: &Batch<'_>, answer: &str) {
-        let Some(file) = &mut self.0 else { return };
+        let Some(file) = &mut self.file else { return };
         let ranges: Vec<String> =
             batch.byte_ranges().map(|range| format!("{}+{}", range.start(), range.len())).collect();
-        // A log on a full disk must not stop a run half way.
-        let _ = writeln!(file, "{answer}\t{}", ranges.join(" "));
+        // A log on a full disk must not stop a run half way; it is told at the end.
+        if let Err(error) = writeln!(file, "{answer}\t{}", ranges.join(" ")) {
+            self.failed.get_or_insert(format!("the log is not complete: {error}"));
+        }
     }
 }
 

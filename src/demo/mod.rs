@@ -37,7 +37,6 @@ pub static DEMOS: &[Demo] = &[
     demo!("ext4"),
     demo!("ntfs"),
     demo!("apfs"),
-    demo!("xfs"),
 ];
 
 /// What the driver said when the image was made.

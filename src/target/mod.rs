@@ -28,7 +28,7 @@ mod tests;
 pub use awake::Awake;
 pub use claim::{Claim, Reach};
 pub use error::TargetError;
-pub use interrupt::interrupt_flag;
+pub use interrupt::{interrupt_flag, wait_for_input};
 pub use opener::Opener;
 pub use resolve::{Identify, Identity};
 pub use suitable::findings as disk_findings;

@@ -100,3 +100,35 @@ fn a_run_that_nobody_reads_is_done_or_says_that_it_is_not() {
         assert!(done.is_ok() || nothing.is_ok(), "{more:?}: all or nothing: {done:?}");
     }
 }
+
+/// Our own words never go over a file that is there: it could be the target under another name.
+#[test]
+fn a_file_that_exists_is_never_overwritten() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let link = folder.path().join("link.img");
+    std::fs::hard_link(&image, &link).expect("a second name");
+    let before = Snapshot::take(&image);
+    for name in [&image, &link] {
+        said(&["trim", "-n", "--save-plan", text(name), text(&image)]).expect(1, &["never overwritten"]);
+        said(&["trim", "--yes", "--log", text(name), text(&image)]).expect(1, &["never overwritten"]);
+    }
+    before.assert_untouched();
+}
+
+/// Both outputs full: the exit code still says what happened.
+#[test]
+fn nobody_to_tell_is_no_panic() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    for args in [&["map"][..], &["map", "--json"], &["list"], &["trim", "-n", "--json"], &["trim", "--yes"]] {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).stdin(Stdio::null()).stdout(full()).stderr(full());
+        if args[0] != "list" {
+            command.arg(&image);
+        }
+        let status = command.status().expect("coldtrim runs");
+        assert!(matches!(status.code(), Some(0 | 1)), "{args:?}: {status}");
+    }
+}

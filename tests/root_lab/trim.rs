@@ -55,7 +55,11 @@ fn trims_exactly(disk: &Drive<'_>, volume: &Volume, (node, offset): (&str, u64),
 fn trims_all(drive: &str, via: &str, granule: u64) {
     let disk = Lab::get().drive(drive);
     let volumes = if drive.ends_with("4k") { VOLUMES_4K } else { VOLUMES };
-    for (seed, (format, table)) in (1..).zip(volumes) {
+    // An ordinary run takes every other row, from the first or the second by the drive's name: every drive has ext4 or
+    // FAT with a table and the other one without, and all rows are seen somewhere.
+    let skip = u64::from(drive.len().is_multiple_of(2));
+    let rows = (1_u64..).zip(volumes).filter(|(seed, _)| common::full() || (seed + skip).is_multiple_of(2));
+    for (seed, (format, table)) in rows {
         println!("{drive} by {via}: {format}, table {table}");
         let volume = disk.make(format, table, seed);
         let whole_disk = *table == "none" || *table == "mbr";
