@@ -35,6 +35,9 @@ macro_rules! demo {
 #[rustfmt::skip] // a row a line
 pub static DEMOS: &[Demo] = &[
     demo!("ext4"),
+    demo!("fat16"),
+    demo!("fat32"),
+    demo!("exfat"),
     demo!("ntfs"),
     demo!("apfs"),
 ];
