@@ -11,7 +11,7 @@ mod common;
 use coldtrim_parsers::source::Source;
 use coldtrim_parsers::stack::{Content, Layer, Options, read};
 use coldtrim_parsers::witness::Testimony;
-use common::{Rng, full, map_ranges, parse_ranges, seed, tool_ok};
+use common::{Rng, carried_image_equals_its_records, coldtrim, full, map_ranges, parse_ranges, seed, tool_ok};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -196,4 +196,44 @@ fn exfat() {
     for index in chosen {
         compare(index, &mut rng);
     }
+}
+
+/// One change of a filled volume each, taken back afterwards: VolumeDirty, MediaFailure, a byte of the boot region,
+/// a file's clusters freed in the bitmap, a byte of a directory, and the end of the volume cut off.
+#[test]
+fn refusals() {
+    let mut rng = Rng(seed("oracle_exfat refusals"));
+    let volume = Volume::make((9 * MIB + 77, "4K", &[], ""), &mut rng);
+    let file = std::fs::File::options().read(true).write(true).open(&volume.image).expect("the image");
+    let refused = |words: &str| {
+        let output = coldtrim(&["map", "--format", "ranges", volume.path()]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{words}: {said}");
+        assert!(said.contains(words), "{words}: {said}");
+        assert_eq!(output.stdout, b"", "{words}");
+    };
+    let change = |at: u64, bytes: &[u8], words: &str| {
+        let mut before = vec![0; bytes.len()];
+        file.read_exact_at(&mut before, at).expect("a read");
+        file.write_all_at(bytes, at).expect("a write");
+        refused(words);
+        file.write_all_at(&before, at).expect("a write");
+    };
+    // mkfs.exfat puts the bitmap into cluster 2, the up-case table into 3 and 4, the root directory into 5.
+    let ((heap, _), cluster) = volume.clusters();
+    change(106, &[2], "not cleanly unmounted");
+    change(106, &[4], "errors of the drive");
+    change(300, &[1], "checksum of the boot region");
+    change(110, &[2], "TexFAT");
+    change(heap, &[0], "marked used");
+    change(heap + 1, &[0; 200], "calls them free");
+    change(heap + 3 * cluster + 3 * 32 + 70, &[0x55], "checksum of a set");
+    map_ranges(&volume.image); // everything is as it was
+    file.set_len(8 * MIB).expect("a cut");
+    refused("bytes");
+}
+
+#[test]
+fn carried_images() {
+    carried_image_equals_its_records("exfat");
 }

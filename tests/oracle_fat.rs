@@ -9,7 +9,7 @@ mod common;
 use coldtrim_parsers::source::Source;
 use coldtrim_parsers::stack::{Content, Layer, Options, WitnessMode};
 use coldtrim_parsers::witness::Testimony;
-use common::{Rng, full, map_ranges, parse_ranges, seed, tool, tool_ok};
+use common::{Rng, carried_image_equals_its_records, coldtrim, full, map_ranges, parse_ranges, seed, tool, tool_ok};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -341,4 +341,66 @@ fn fat16() {
 #[test]
 fn fat32() {
     rows(32);
+}
+
+/// `map` must refuse the image with exit code 3 and these words.
+fn refused(image: &Path, words: &str) {
+    let output = coldtrim(&["map", "--format", "ranges", image.to_str().expect("a UTF-8 path")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{words}: {said}");
+    assert!(said.contains(words), "{words}: {said}");
+    assert_eq!(output.stdout, b"", "{words}");
+}
+
+/// One change of a filled volume each, taken back afterwards: the boot sector's dirty byte, the clean bit in entry 1
+/// of both tables, a used entry freed in the second table, then in both, and the end of the volume cut off.
+#[test]
+fn refusals() {
+    let mut rng = Rng(seed("oracle_fat refusals"));
+    for (index, state, clean_at) in [(21, 0x25, 3), (41, 0x41, 7)] {
+        let config = config(index);
+        let volume = Volume::format(&config, &mut rng);
+        volume.fill(&config, &mut rng);
+        let file = std::fs::File::options().read(true).write(true).open(&volume.image).expect("the image");
+        let boot = |at, len| {
+            let mut bytes = vec![0; len];
+            file.read_exact_at(&mut bytes, at).expect("a boot sector");
+            bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
+        };
+        let first = boot(14, 2) * 512;
+        let second = first + if config.bits == 32 { boot(36, 4) } else { boot(22, 2) } * 512;
+        let change = |places: &[u64], value: u8, words: &str| {
+            let before: Vec<u64> = places.iter().map(|at| boot(*at, 1)).collect();
+            places.iter().for_each(|at| file.write_all_at(&[value], *at).expect("a write"));
+            refused(&volume.image, words);
+            before.iter().zip(places).for_each(|(old, at)| file.write_all_at(&[*old as u8], *at).expect("a write"));
+        };
+        // The last cluster before the first free one is in use, with an entry of low byte other than 0.
+        let width = u64::from(config.bits) / 8;
+        let used = (volume.oracle(&[])[0].0 - data_start(&volume)) / (config.sector * config.per_cluster) + 1;
+        let entry = used * width;
+        change(&[state], 1, "dirty bit");
+        change(&[first + clean_at, second + clean_at], 0x07, "not cleanly unmounted");
+        change(&[second + entry], 0x01, "copies of the FAT differ");
+        let all: Vec<u64> = (0..width).flat_map(|k| [first + entry + k, second + entry + k]).collect();
+        change(&all, 0, "calls them free");
+        map_ranges(&volume.image); // everything is as it was
+        file.set_len(config.size - 2 * MIB).expect("a cut");
+        refused(&volume.image, "bytes");
+    }
+}
+
+/// Where cluster 2 begins, straight from the boot sector.
+fn data_start(volume: &Volume) -> u64 {
+    let mut boot = [0; 64];
+    std::fs::File::open(&volume.image).and_then(|f| f.read_exact_at(&mut boot, 0)).expect("a boot sector");
+    let field = |at: usize, len: usize| boot[at..at + len].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+    let fat = if field(22, 2) == 0 { field(36, 4) } else { field(22, 2) };
+    (field(14, 2) + field(16, 1) * fat) * field(11, 2) + field(17, 2) * 32
+}
+
+#[test]
+fn carried_images() {
+    carried_image_equals_its_records("fat16");
+    carried_image_equals_its_records("fat32");
 }

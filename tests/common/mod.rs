@@ -101,3 +101,31 @@ pub fn rounded(ranges: &[(u64, u64)], granule: u64) -> Vec<(u64, u64)> {
         .map(|(start, end)| (start, end - start))
         .collect()
 }
+
+/// The carried image of a format: its map is the record that was made with it, and no extent that the driver named
+/// is free.
+pub fn carried_image_equals_its_records(format: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(format).join("01-demo");
+    let packed = folder.join("image.gz");
+    let unpacked = tool("gzip", &["-dc", packed.to_str().expect("a UTF-8 path")]);
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let image = scratch.path().join("image");
+    std::fs::write(&image, unpacked.stdout).expect("room for the image");
+    let ours = map_ranges(&image);
+    let recorded = std::fs::read_to_string(folder.join("free.ranges")).expect("free.ranges");
+    assert_eq!(ours, parse_ranges(&recorded));
+    let manifest = std::fs::read_to_string(folder.join("manifest.json")).expect("manifest.json");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
+    assert_eq!(manifest["format"], format);
+    let files = manifest["files"].as_array().expect("a list of files");
+    let extents: Vec<(u64, u64)> = files
+        .iter()
+        .flat_map(|file| file["extents"].as_array().expect("a list of extents"))
+        .map(|extent| (extent[0].as_u64().expect("a start"), extent[1].as_u64().expect("a length")))
+        .collect();
+    assert!(files.len() > 50 && extents.len() > files.len(), "{} extents", extents.len());
+    for (start, len) in extents {
+        let clash = ours.iter().find(|(free, free_len)| *free < start + len && start < free + free_len);
+        assert_eq!(clash, None, "bytes {start}..{} belong to a file", start + len);
+    }
+}
