@@ -204,7 +204,6 @@ fn exfat() {
 fn refusals() {
     let mut rng = Rng(seed("oracle_exfat refusals"));
     let volume = Volume::make((9 * MIB + 77, "4K", &[], ""), &mut rng);
-    let file = std::fs::File::options().read(true).write(true).open(&volume.image).expect("the image");
     let refused = |words: &str| {
         let output = coldtrim(&["map", "--format", "ranges", volume.path()]);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -212,12 +211,14 @@ fn refusals() {
         assert!(said.contains(words), "{words}: {said}");
         assert_eq!(output.stdout, b"", "{words}");
     };
+    let open = || std::fs::File::options().read(true).write(true).open(&volume.image).expect("the image");
     let change = |at: u64, bytes: &[u8], words: &str| {
         let mut before = vec![0; bytes.len()];
-        file.read_exact_at(&mut before, at).expect("a read");
-        file.write_all_at(bytes, at).expect("a write");
+        open().read_exact_at(&mut before, at).expect("a read");
+        // Closed again before coldtrim looks: an image that is open for writing elsewhere is refused.
+        open().write_all_at(bytes, at).expect("a write");
         refused(words);
-        file.write_all_at(&before, at).expect("a write");
+        open().write_all_at(&before, at).expect("a write");
     };
     // mkfs.exfat puts the bitmap into cluster 2, the up-case table into 3 and 4, the root directory into 5.
     let ((heap, _), cluster) = volume.clusters();
@@ -229,7 +230,7 @@ fn refusals() {
     change(heap + 1, &[0; 200], "calls them free");
     change(heap + 3 * cluster + 3 * 32 + 70, &[0x55], "checksum of a set");
     map_ranges(&volume.image); // everything is as it was
-    file.set_len(8 * MIB).expect("a cut");
+    open().set_len(8 * MIB).expect("a cut");
     refused("bytes");
 }
 

@@ -361,19 +361,19 @@ fn refusals() {
         let config = config(index);
         let volume = Volume::format(&config, &mut rng);
         volume.fill(&config, &mut rng);
-        let file = std::fs::File::options().read(true).write(true).open(&volume.image).expect("the image");
-        let boot = |at, len| {
-            let mut bytes = vec![0; len];
-            file.read_exact_at(&mut bytes, at).expect("a boot sector");
-            bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
-        };
+        let boot = |at, len| read_number(&volume, at, len);
         let first = boot(14, 2) * 512;
         let second = first + if config.bits == 32 { boot(36, 4) } else { boot(22, 2) } * 512;
         let change = |places: &[u64], value: u8, words: &str| {
             let before: Vec<u64> = places.iter().map(|at| boot(*at, 1)).collect();
-            places.iter().for_each(|at| file.write_all_at(&[value], *at).expect("a write"));
+            // Closed again before coldtrim looks: an image that is open for writing elsewhere is refused.
+            let write = |values: &mut dyn Iterator<Item = u8>| {
+                let file = std::fs::File::options().write(true).open(&volume.image).expect("the image");
+                places.iter().zip(values).for_each(|(at, value)| file.write_all_at(&[value], *at).expect("a write"));
+            };
+            write(&mut std::iter::repeat(value));
             refused(&volume.image, words);
-            before.iter().zip(places).for_each(|(old, at)| file.write_all_at(&[*old as u8], *at).expect("a write"));
+            write(&mut before.into_iter().map(|old| old as u8));
         };
         // The last cluster before the first free one is in use, with an entry of low byte other than 0.
         let width = u64::from(config.bits) / 8;
@@ -385,16 +385,23 @@ fn refusals() {
         let all: Vec<u64> = (0..width).flat_map(|k| [first + entry + k, second + entry + k]).collect();
         change(&all, 0, "calls them free");
         map_ranges(&volume.image); // everything is as it was
+        let file = std::fs::File::options().write(true).open(&volume.image).expect("the image");
         file.set_len(config.size - 2 * MIB).expect("a cut");
+        drop(file);
         refused(&volume.image, "bytes");
     }
 }
 
+/// The little-endian number of `len` bytes at byte `at` of the image.
+fn read_number(volume: &Volume, at: u64, len: usize) -> u64 {
+    let mut bytes = vec![0; len];
+    std::fs::File::open(&volume.image).and_then(|f| f.read_exact_at(&mut bytes, at)).expect("a read");
+    bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
 /// Where cluster 2 begins, straight from the boot sector.
 fn data_start(volume: &Volume) -> u64 {
-    let mut boot = [0; 64];
-    std::fs::File::open(&volume.image).and_then(|f| f.read_exact_at(&mut boot, 0)).expect("a boot sector");
-    let field = |at: usize, len: usize| boot[at..at + len].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+    let field = |at, len| read_number(volume, at, len);
     let fat = if field(22, 2) == 0 { field(36, 4) } else { field(22, 2) };
     (field(14, 2) + field(16, 1) * fat) * field(11, 2) + field(17, 2) * 32
 }
