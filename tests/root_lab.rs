@@ -71,22 +71,6 @@ fn root_lab_sees_every_discarded_byte() {
 
 #[test]
 #[ignore = "needs root and the lab; tests/run includes it"]
-fn root_lab_kernel_cannot_trim_behind_bulk_only_usb() {
-    let disk = Lab::get().drive("bot0");
-    let volume = disk.make("ext4", "gpt", 1);
-    let before = disk.snapshot();
-    let refused = disk.lab.run(&format!(
-        "mkdir -p /run/bot && mount -o ro {0} /run/bot && fstrim -v /run/bot; s=$?; umount /run/bot; exit $s",
-        volume.node
-    ));
-    assert!(matches!(refused.status, Status::Exited(1..)), "{refused}");
-    assert!(refused.stderr.contains("not supported"), "{refused}");
-    before.assert_untouched();
-    disk.check(&volume);
-}
-
-#[test]
-#[ignore = "needs root and the lab; tests/run includes it"]
 fn root_lab_signals_and_limits() {
     let lab = Lab::get();
     let running = lab.start("trap 'echo interrupted; exit 130' INT; echo ready; sleep 60 & wait");

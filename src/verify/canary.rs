@@ -29,6 +29,9 @@ pub struct Trial {
 /// Sizes to try, largest first: bytes of the target and of each guard.
 const SIZES: [(u64, u64); 4] = [(1 << 20, 256 << 10), (256 << 10, 64 << 10), (64 << 10, 64 << 10), (4096, 4096)];
 
+/// No drive has smaller blocks: what stayed in such a piece was not discarded.
+const SMALLEST_BLOCK: usize = 512;
+
 /// Finds a place inside `plan` where every likely wrong address is free too. `free` is all planned space of the
 /// device, sorted and merged, in bytes; `capacity` and `partitions` (their starts) likewise.
 pub fn find_place(plan: &Plan, free: &[ByteRange], capacity: u64, partitions: &[u64]) -> Option<Place> {
@@ -137,25 +140,35 @@ fn read(paths: &mut Paths<'_>, range: ByteRange) -> Result<Option<Vec<u8>>, Tran
 
 /// What the bytes say: `before` was written over the whole ground, `after` was read from it.
 fn judge(place: Place, before: &[u8], after: &[u8]) -> Verdict {
-    let inside = |index: usize| {
-        let at = u64::try_from(index).map_or(u64::MAX, |index| place.ground.start() + index);
-        (place.target.start()..place.target.end()).contains(&at)
+    let Some([from, to]) = inside(place) else {
+        return Verdict::Inconclusive(format!("{} is too large for a trial", place.ground));
     };
-    let changed = before.iter().zip(after).enumerate().filter(|(_, (b, a))| b != a).map(|(index, _)| index);
-    if let Some(index) = changed.clone().find(|index| !inside(*index)) {
+    let outside = [(0, from), (to, before.len())].into_iter().find_map(|(start, end)| {
+        first_difference(&before[start..end], &after[start..end]).map(|index| start + index)
+    });
+    if let Some(index) = outside {
         let at = u64::try_from(index).map_or(u64::MAX, |index| place.ground.start() + index);
         return Verdict::Harmful(format!("byte {at} changed, outside the discarded {}", place.target));
     }
-    if changed.count() == 0 {
-        return Verdict::NoEvidence;
+    let (before, after) = (&before[from..to], &after[from..to]);
+    let pairs = || before.chunks(SMALLEST_BLOCK).zip(after.chunks(SMALLEST_BLOCK));
+    match pairs().filter(|(before, after)| before == after).count() {
+        0 => Verdict::Works { zeroes: after.iter().all(|byte| *byte == 0) },
+        same if same == pairs().count() => Verdict::NoEvidence,
+        _ => Verdict::Unstable(format!("only a part of the discarded {} changed", place.target)),
     }
-    let zeroes = after.iter().enumerate().filter(|(index, _)| inside(*index)).all(|(_, byte)| *byte == 0);
-    let same = before.iter().zip(after).enumerate().filter(|(index, (b, a))| inside(*index) && b == a).count();
-    // Random bytes agree by chance once in 256; whole blocks that stayed are something else.
-    if !zeroes && same > before.len() / 16 {
-        return Verdict::Unstable(format!("only a part of the discarded {} changed", place.target));
-    }
-    Verdict::Works { zeroes }
+}
+
+/// Where the target lies inside the ground: first byte and end.
+fn inside(place: Place) -> Option<[usize; 2]> {
+    let offset = |at: u64| usize::try_from(at.checked_sub(place.ground.start())?).ok();
+    Some([offset(place.target.start())?, offset(place.target.end())?])
+}
+
+/// The first index at which two slices of one length differ.
+fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
+    // Slices compare much faster than bytes one by one, and nearly always they are equal.
+    if one == other { None } else { one.iter().zip(other).position(|(a, b)| a != b) }
 }
 
 fn evidence(verdict: &Verdict, place: Place) -> String {
@@ -174,14 +187,14 @@ fn evidence(verdict: &Verdict, place: Place) -> String {
 
 /// Unique blocks of `block` bytes: pseudo-random, seeded by the nonce and the block's own address.
 fn pattern(ground: ByteRange, block: u64, nonce: u64) -> Vec<u8> {
-    let blocks = ground.len() / block;
-    let words = block / 8;
-    (0..blocks)
-        .flat_map(|k| {
-            let mut state = nonce ^ (ground.start() + k * block).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            (0..words).flat_map(move |_| next(&mut state).to_le_bytes())
-        })
-        .collect()
+    let mut bytes = Vec::new();
+    for index in 0..ground.len() / block {
+        let mut state = nonce ^ (ground.start() + index * block).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        for _ in 0..block / 8 {
+            bytes.extend_from_slice(&next(&mut state).to_le_bytes());
+        }
+    }
+    bytes
 }
 
 /// SplitMix64.
