@@ -8,7 +8,8 @@ use std::sync::MutexGuard;
 const MIB: u64 = 1 << 20;
 /// Mebibytes of most drives: enough for FAT32 with clusters of one sector, little to fill and compare.
 const SMALL: u64 = 48;
-/// Behind USB the route is tried first, at a place of which every wrong address is free too: that needs room.
+/// Where a route is tried first, at a place of which every wrong address is free too, that needs room, and more of it
+/// with large sectors.
 const ROOMY: u64 = 256;
 
 /// One drive: a raw file behind one of QEMU's front ends. Its name is also its serial number.
@@ -33,7 +34,7 @@ const fn drive(name: &'static str, mib: u64, bridge: &'static str, device: &'sta
 pub const DRIVES: &[Spec] = &[
     drive("ahci0", SMALL, "", "ide-hd,bus=ahci.0,rotation_rate=1"),
     drive("nvme0", SMALL, "", "nvme"),
-    drive("nvme4k", SMALL, "", "nvme,logical_block_size=4096,physical_block_size=4096"),
+    drive("nvme4k", ROOMY, "", "nvme,logical_block_size=4096,physical_block_size=4096"),
     drive("uas0", ROOMY, "usb-uas,bus=xhci.0,id=uas0", "scsi-hd,bus=uas0.0,rotation_rate=1"),
     drive("bot0", ROOMY, "", "usb-storage,bus=xhci.0"),
     drive(
