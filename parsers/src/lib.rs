@@ -22,6 +22,8 @@ pub mod foreign;
 pub mod free_map;
 pub mod fs;
 pub mod pages;
+#[cfg(test)]
+mod sampling;
 pub mod source;
 pub mod stack;
 pub mod units;

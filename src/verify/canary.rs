@@ -143,9 +143,9 @@ fn judge(place: Place, before: &[u8], after: &[u8]) -> Verdict {
     let Some([from, to]) = inside(place) else {
         return Verdict::Inconclusive(format!("{} is too large for a trial", place.ground));
     };
-    let outside = [(0, from), (to, before.len())].into_iter().find_map(|(start, end)| {
-        first_difference(&before[start..end], &after[start..end]).map(|index| start + index)
-    });
+    let outside = [(0, from), (to, before.len())]
+        .into_iter()
+        .find_map(|(start, end)| first_difference(&before[start..end], &after[start..end]).map(|index| start + index));
     if let Some(index) = outside {
         let at = u64::try_from(index).map_or(u64::MAX, |index| place.ground.start() + index);
         return Verdict::Harmful(format!("byte {at} changed, outside the discarded {}", place.target));

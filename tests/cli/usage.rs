@@ -77,7 +77,8 @@ fn the_question_names_the_loss_and_only_yes_means_yes() {
     let plan = plan_of(&image, &[]);
     let before = Snapshot::take(&image);
     let command = format!("{PROGRAM} trim {}", text(&image));
-    for answer in ["no\n", "\n", "y\n"] {
+    // The last one is Ctrl-C.
+    for answer in ["no\n", "\n", "y\n", "\x03"] {
         let words = ["\"hello\"", "can then no longer be recovered", "Nothing was sent"];
         on_a_terminal(&command, answer).expect(130, &words);
         before.assert_untouched();

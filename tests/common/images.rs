@@ -6,9 +6,10 @@
 #[allow(dead_code)]
 pub mod backing;
 
-use crate::common::{tool, tool_ok};
+use crate::common::tool_ok;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 /// Bytes of one named block.
 pub const STAMP: usize = 512;
@@ -228,8 +229,30 @@ pub fn check_fat(image: &Path, at: u64) {
     compare_files(folder.path());
 }
 
-/// What a shell would do on a terminal of its own: `input` is typed, the answer is everything that was shown.
-pub fn on_a_terminal(command: &str, input: &str) -> Said {
-    let script = format!("printf '%s' '{input}' | script -qefc '{command}' /dev/null");
-    tool("sh", &["-c", &script]).into()
+/// What a shell would do on a terminal of its own: `keys` are pressed when the question has been asked (none: nothing is
+/// asked), and the answer is everything that was shown.
+pub fn on_a_terminal(command: &str, keys: &str) -> Said {
+    let mut script = std::process::Command::new("script");
+    let mut running = script
+        .args(["-qefc", command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script, of util-linux");
+    let mut terminal = running.stdout.take().expect("a pipe");
+    let mut shown = Vec::new();
+    let mut byte = [0];
+    while !keys.is_empty() && !shown.ends_with(b"Type yes to go on: ") {
+        assert_eq!(
+            terminal.read(&mut byte).expect("what it shows"),
+            1,
+            "no question: {}",
+            String::from_utf8_lossy(&shown)
+        );
+        shown.push(byte[0]);
+    }
+    running.stdin.take().expect("a pipe").write_all(keys.as_bytes()).expect("somebody who reads");
+    terminal.read_to_end(&mut shown).expect("what it shows");
+    let status = running.wait().expect("an end");
+    Output { status, stdout: shown, stderr: Vec::new() }.into()
 }

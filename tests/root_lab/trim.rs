@@ -51,15 +51,18 @@ fn trims_exactly(disk: &Drive<'_>, volume: &Volume, (node, offset): (&str, u64),
     disk.check(volume);
 }
 
+/// The volumes of one case, each with a seed. An ordinary run takes the first two or the last two, by the case's name:
+/// every case has ext4 and FAT, one of them with a table, and all rows are seen somewhere.
+fn volumes(case: &str) -> impl Iterator<Item = (u64, &'static (&'static str, &'static str))> {
+    let volumes = if case.ends_with("4k") { VOLUMES_4K } else { VOLUMES };
+    let last_two = case.len().is_multiple_of(2);
+    (1..).zip(volumes).filter(move |(seed, _)| common::full() || (*seed > 2) == last_two)
+}
+
 /// All volumes on one drive. Without a table, and once with one, coldtrim is given the whole disk.
 fn trims_all(drive: &str, via: &str, granule: u64) {
     let disk = Lab::get().drive(drive);
-    let volumes = if drive.ends_with("4k") { VOLUMES_4K } else { VOLUMES };
-    // An ordinary run takes the first two rows or the last two, by the drive's name: every drive has ext4 and FAT, one of
-    // them with a table, and all rows are seen somewhere.
-    let half = usize::from(drive.len().is_multiple_of(2)) * 2;
-    let rows = (1..).zip(volumes).enumerate().filter(|(row, _)| common::full() || row / 2 == half / 2);
-    for (_, (seed, (format, table))) in rows {
+    for (seed, (format, table)) in volumes(drive) {
         println!("{drive} by {via}: {format}, table {table}");
         let volume = disk.make(format, table, seed);
         let whole_disk = *table == "none" || *table == "mbr";
@@ -149,7 +152,7 @@ fn root_trim_coarse_granules_by_unmap() {
 /// The contents of a drive as an image file of the host, trimmed there, and put back to be checked by the guest.
 fn on_the_host(trim: impl Fn(&Path) -> (std::process::Output, Vec<(u64, u64)>), via: &str) {
     let disk = Lab::get().drive("vscsi1");
-    for (seed, (format, table)) in (11..).zip(VOLUMES) {
+    for (seed, (format, table)) in volumes(via) {
         println!("image by {via}: {format}, table {table}");
         let volume = disk.make(format, table, seed);
         let image = disk.backing.with_extension("img");

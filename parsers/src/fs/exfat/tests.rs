@@ -414,7 +414,9 @@ fn deleted_entries_own_nothing() {
 
 /// Flips bits of everything that the reader and the witness read. The boot region has a checksum, the bitmap has
 /// none: there the witness is all there is. A lost cluster, which no file owns, and the bad one may become free.
-fn flip_every(step: u64) {
+#[test]
+fn flips() {
+    let step = crate::sampling::every(211);
     let mut disk = Disk::new();
     let recording = Recording::new(&disk.bytes, u64::MAX);
     Exfat.read(&recording, &[]).unwrap();
@@ -449,17 +451,6 @@ fn flip_every(step: u64) {
     }
     println!("exFAT: {structure} refused by structure, {witness} by the witness, {harmless} harmless");
     assert!(structure > 1000 && witness > 100);
-}
-
-#[test]
-fn flips() {
-    flip_every(211);
-}
-
-#[test]
-#[ignore = "takes minutes in a debug build; tests/run --full includes it"]
-fn flips_all() {
-    flip_every(1);
 }
 
 /// 1 TiB with clusters of 128 KiB: the bitmap is 1 MiB, and where something is free, the FAT is searched for bad

@@ -458,7 +458,9 @@ fn names_of_owners_are_the_long_ones() {
 ///
 /// FAT has no checksum. With two copies of the table nothing in it slips through. With one copy a lost cluster
 /// that no file owns may become free, and so may the bad cluster; that is why the truth here is what files own.
-fn flip_every(step: u64) {
+#[test]
+fn flips() {
+    let step = crate::sampling::every(41);
     for (bits, clusters, copies) in [(12, 90, 2), (12, 90, 1), (16, 4100, 2), (16, 4100, 1), (32, 90, 2), (32, 90, 1)] {
         let mut disk = Disk::new(bits, clusters, copies);
         let recording = Recording::new(&disk.bytes, u64::MAX);
@@ -497,17 +499,6 @@ fn flip_every(step: u64) {
         );
         assert!(structure > 100 && witness > 10);
     }
-}
-
-#[test]
-fn flips() {
-    flip_every(41);
-}
-
-#[test]
-#[ignore = "takes minutes in a debug build; tests/run --full includes it"]
-fn flips_all() {
-    flip_every(1);
 }
 
 #[test]
