@@ -3,6 +3,8 @@
 mod common;
 #[path = "root_lab/debug_disk.rs"]
 mod debug_disk;
+#[path = "root_lab/in_use.rs"]
+mod in_use;
 #[path = "common/lab/mod.rs"]
 mod lab;
 #[path = "root_lab/trim.rs"]

@@ -120,6 +120,9 @@ pub enum UsageError {
     /// A volume of nothing.
     #[error("--size 0 leaves nothing to look at")]
     EmptySize,
+    /// A run that would never end.
+    #[error("--max-rate 0 would never end; leave it out to run without a limit")]
+    NoRate,
     /// A place that is not there.
     #[error("--offset and --size name bytes behind the end of {0}, which has {1} bytes")]
     Outside(String, u64),
@@ -197,6 +200,9 @@ fn trim(args: TrimArgs) -> Result<TrimJob, UsageError> {
     }
     if args.save_plan.is_some() && args.plan.is_some() {
         return Err(UsageError::TwoPlans);
+    }
+    if args.max_rate == Some(0) {
+        return Err(UsageError::NoRate);
     }
     Ok(TrimJob {
         scope: scope(args.target)?,

@@ -99,7 +99,7 @@ fn paced(cap: Cap, max_rate: Option<u64>) -> Cap {
 /// Sleeps until `bytes` since `started` are no more than `max_rate` allows; an interrupt ends the sleep.
 fn pace(started: Instant, bytes: u64, max_rate: Option<u64>, interrupted: &AtomicBool) {
     const NAP: Duration = Duration::from_millis(50);
-    let Some(rate) = max_rate.filter(|rate| *rate > 0) else { return };
+    let Some(rate) = max_rate else { return };
     let millis = u128::from(bytes) * 1000 / u128::from(rate);
     let due = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
     while started.elapsed() < due && !interrupted.load(Ordering::Relaxed) {

@@ -30,6 +30,7 @@ fn wrong_words_are_named_and_what_is_right_is_listed() {
         (&["trim", "--accept", "anything", image], &["no consent 'anything'", "rotating", "removable-flash"]),
         (&["map", "--format", "xml", image], &["xml", "ranges"]),
         (&["map", "--size", "0", image], &["--size 0"]),
+        (&["trim", "--max-rate", "0", image], &["--max-rate 0"]),
         (&["map", "--offset", "1X", image], &["'X' is no unit", "KB"]),
         (&["map", "--offset", "-1", image], &[]),
         (&["map", "--json", "--format", "ranges", image], &["--json", "--format ranges"]),
