@@ -21,14 +21,23 @@ fn blocks_that_cover_bytes() {
     assert!(covering(block, 0, 0).is_err());
 }
 
+/// Bytes of which most are 0, 1 or 2, so that many of the numbers are plausible. From one number, because a strategy
+/// for each byte takes longer than everything that is tested.
+fn noise(mut state: u64) -> Vec<u8> {
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (state >> 33) as u8
+    };
+    (0..8192).map(|_| if next() < 192 { next() % 3 } else { next() }).collect()
+}
+
 proptest! {
     /// Noise behind a plausible header, small numbers and large ones: no panic, no endless loop, nothing outside.
     #[test]
     fn never_panics(
-        noise in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), any::<u8>()], 8192),
-        wrapper: bool, journaled: bool, sparse in 0usize..4,
+        seed: u64, wrapper: bool, journaled: bool, sparse in 0usize..4,
     ) {
-        let mut bytes = noise;
+        let mut bytes = noise(seed);
         for part in bytes.chunks_mut(4).skip(sparse).step_by(2) {
             part.split_last_mut().unwrap().1.fill(0); // numbers that are small enough to get further
         }
