@@ -6,7 +6,7 @@ mod common;
 use coldtrim_parsers::source::Source;
 use coldtrim_parsers::stack::{Content, Layer, Options, WitnessMode, read};
 use coldtrim_parsers::witness::Testimony;
-use common::{Rng, coldtrim, full, map_ranges, parse_ranges, seed, tool, tool_ok};
+use common::{Rng, carried_image_equals_its_records, coldtrim, full, map_ranges, parse_ranges, seed, tool, tool_ok};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -153,6 +153,12 @@ fn contents(bytes: &[u8], witness: WitnessMode) -> Vec<Content> {
     let options = Options { witness, ..Options::default() };
     let stack = read(&[Layer { source: &bytes, sector_size: 512 }], &options);
     stack.nodes.into_iter().map(|node| node.content).collect()
+}
+
+/// Filled, fragmented and emptied again by the kernel's driver.
+#[test]
+fn carried_image() {
+    carried_image_equals_its_records("hfsplus");
 }
 
 #[test]

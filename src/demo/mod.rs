@@ -39,6 +39,7 @@ pub static DEMOS: &[Demo] = &[
     demo!("fat32"),
     demo!("exfat"),
     demo!("ntfs"),
+    demo!("hfsplus"),
     demo!("apfs"),
 ];
 

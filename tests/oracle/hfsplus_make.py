@@ -10,6 +10,7 @@ dirty (0/1), bad (extents of bad blocks), attributes (0/1).
 Every used block of a file is filled with bytes that name the file. Prints the free blocks, as the writer knows them:
 START LENGTH in bytes from the start of the image.
 """
+import os
 import random
 import struct
 import sys
@@ -275,7 +276,9 @@ def main():
     image = Image(seed, options)
     header = build(image)
     base = 0
-    with open(path, "wb") as out:
+    device = os.path.exists(path) and not os.path.isfile(path)
+    # An image is made anew; a device keeps its size and what lies in its free blocks.
+    with open(path, "r+b" if device else "wb") as out:
         if int(options.get("wrapper", 0)):
             unit = 4096
             blocks = -(-image.size // unit)
@@ -289,7 +292,7 @@ def main():
             out.seek(1024)
             out.write(master)
             image.size = blocks * unit
-        else:
+        elif not device:
             out.truncate(image.size)
         for number, content in image.data.items():
             out.seek(base + number * image.block)

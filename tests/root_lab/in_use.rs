@@ -25,12 +25,13 @@ fn root_trim_refuses_what_is_held_by_device_mapper_or_loop() {
     let node = &volume.node;
     let lab = disk.lab;
     let sectors = volume.size / 512;
-    let _ = lab.run_ok(&format!("dmsetup create --noudevsync held --table '0 {sectors} linear {node} 0'"));
+    let _ =
+        lab.run_ok(&format!("dmsetup create --noudevrules --noudevsync held --table '0 {sectors} linear {node} 0'"));
     assert_refused(&disk, node, &["held", "dmsetup remove"]);
-    let _ = lab.run_ok("mkdir -p /run/held; mount -o ro /dev/mapper/held /run/held");
+    let _ = lab.run_ok("mkdir -p /run/held; mount -o ro /dev/dm-0 /run/held");
     assert_refused(&disk, node, &["held"]);
     assert_refused(&disk, &disk.node, &["held"]);
-    let _ = lab.run_ok("umount /run/held; dmsetup remove --noudevsync held");
+    let _ = lab.run_ok("umount /run/held; dmsetup remove --noudevrules --noudevsync held");
 
     let _ = lab.run_ok(&format!("losetup /dev/loop6 {node} && mount -o ro /dev/loop6 /run/held"));
     assert_refused(&disk, node, &["loop6", "losetup -d"]);

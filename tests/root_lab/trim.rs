@@ -124,6 +124,18 @@ fn root_trim_bot_4k_by_unmap() {
     trims_all("bot4k", "unmap", 4096);
 }
 
+/// Filled and checked by the kernel's drivers, NTFS by ntfs-3g.
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_trim_bot_every_other_filesystem() {
+    let disk = Lab::get().drive("bot0");
+    for (seed, format) in (21..).zip(["exfat", "ntfs", "hfsplus"]) {
+        println!("bot0 by unmap: {format}, table gpt");
+        let volume = disk.make(format, "gpt", seed);
+        trims_exactly(&disk, &volume, (&volume.node, volume.start), "unmap", 4096);
+    }
+}
+
 #[test]
 #[ignore = "needs root and the lab; tests/run includes it"]
 fn root_trim_virtio_scsi_by_unmap() {

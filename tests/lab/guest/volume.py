@@ -16,6 +16,8 @@ import subprocess
 import sys
 import time
 
+ORACLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../oracle/")
+NODE, SIZE = "NODE", "size=BYTES"  # stand for the volume's own in the commands below
 BLKRRPART, BLKFLSBUF = 0x125F, 0x1261
 # mkfs never discards: the pattern that lies on the drive must stay, or an unplanned discard could not be seen.
 FORMATS = {
@@ -26,7 +28,10 @@ FORMATS = {
     "fat12": (["mkfs.fat", "-F", "12"], "vfat", ["fsck.fat", "-n"]),
     "fat16": (["mkfs.fat", "-F", "16"], "vfat", ["fsck.fat", "-n"]),
     "fat32": (["mkfs.fat", "-F", "32"], "vfat", ["fsck.fat", "-n"]),
-    "exfat": (["mkfs.exfat", "-q"], "exfat", ["fsck.exfat", "-n"]),
+    "exfat": (["mkfs.exfat"], "exfat", ["fsck.exfat", "-n"]),
+    # Debian's one checker of HFS+, hpfsck, takes every volume for empty; the reader compares the bitmap with the counters.
+    "hfsplus": (["/usr/bin/python3", ORACLE + "hfsplus_make.py", NODE, "1", "files=0", SIZE], "hfsplus",
+                ["/usr/bin/python3", ORACLE + "hfsplus_free.py"]),
     "ntfs": (["mkntfs", "-q", "-Q", "-F"], "ntfs-3g", ["ntfsfix", "-n"]),
     "xfs": (["mkfs.xfs", "-q", "-f", "-K"], "xfs", ["xfs_repair", "-n"]),
     "btrfs": (["mkfs.btrfs", "-q", "-f", "-K"], "btrfs", ["btrfs", "check", "--readonly"]),
@@ -183,7 +188,8 @@ def make(disk, form, table, seed, manifest):
     node = partition(disk, table)
     if form in FAT_CLUSTERS:
         mkfs = mkfs + ["-s", str(fat_cluster(disk, sysfs(os.path.basename(node) + "/size") * SECTOR, FAT_CLUSTERS[form]))]
-    run(*mkfs, node)
+    named = {NODE: node, SIZE: "size=%d" % (sysfs(os.path.basename(node) + "/size") * SECTOR)}
+    run(*[named.get(word, word) for word in mkfs], *([] if NODE in mkfs else [node]))
     place = mounted(node, kind, "rw")
     filler = Filler(place, seed)
     filler.fill()
