@@ -16,6 +16,7 @@
 // Tests may do plain arithmetic on numbers that they have made themselves.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::as_conversions))]
 
+pub mod array;
 pub mod container;
 pub mod error;
 pub mod foreign;

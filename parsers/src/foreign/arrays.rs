@@ -10,7 +10,7 @@ const MD_MAGIC: [u8; 4] = 0xA92B_4EFC_u32.to_le_bytes();
 
 /// md 1.0: at least 8 KiB before the end, on a multiple of 4 KiB. The record states its own sector, so the one of a
 /// partition that ends with the disk is not taken for the disk's.
-pub(super) fn md_1_0(source: &dyn Source) -> Result<bool, ParseError> {
+pub(crate) fn md_1_0(source: &dyn Source) -> Result<bool, ParseError> {
     let sectors = source.len() >> 9_u32;
     let sector = sectors.checked_sub(16).map(|sector| sector & !7);
     let record = bytes_at(source, sector.and_then(|s| s.checked_mul(512)), 256)?.unwrap_or_default();
@@ -19,7 +19,7 @@ pub(super) fn md_1_0(source: &dyn Source) -> Result<bool, ParseError> {
 }
 
 /// md 0.90: 64 to 128 KiB before the end, on a multiple of 64 KiB, in the byte order of the machine that made it.
-pub(super) fn md_0_90(source: &dyn Source) -> Result<bool, ParseError> {
+pub(crate) fn md_0_90(source: &dyn Source) -> Result<bool, ParseError> {
     let Some(at) = md_0_90_place(source.len()) else {
         return Ok(false);
     };

@@ -13,6 +13,7 @@ use crate::error::ParseError;
 use crate::source::Source;
 use crate::units::from_usize;
 
+pub(crate) use arrays::{md_0_90, md_1_0};
 pub use table::FOREIGN;
 
 /// Where a signature lies.
@@ -34,6 +35,9 @@ pub enum Meaning {
     /// The records of a RAID at the end of a disk: what lies before may look like a plain filesystem. Such records also
     /// outlive the RAID that they speak of, so a user may say that they are stale.
     RaidRecords,
+    /// The record of a member of an array ([`ASSEMBLIES`](crate::array::ASSEMBLIES)): the area is a part of that, whatever
+    /// its start looks like.
+    Member,
     /// The memory of a sleeping system, in which every filesystem of the same disk is mounted.
     SleepingSystem,
 }
