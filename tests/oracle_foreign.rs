@@ -166,19 +166,39 @@ fn no_signature_fires_on_what_is_trimmed() {
     }
 }
 
-/// One signature more than the filesystem: both names are said, whichever came first.
+/// The record of a member outweighs what the area looks like, unless the user says that it is stale.
+#[test]
+fn a_volume_with_the_record_of_a_member_asks_for_consent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let image = make(folder.path(), "image", 64);
+    tool_ok("mke2fs", &["-q", "-F", "-t", "ext4", &image]);
+    let record = (64 << 20) - 8192;
+    write_at(&image, record, b"\xFC\x4E\x2B\xA9\x01\0\0\0");
+    write_at(&image, record + 0x90, &(record / 512).to_le_bytes());
+    let found = stack(&image, &[]);
+    let consents = |stack: &Stack| match &stack.nodes[0].content {
+        Content::Volume { volume, .. } => {
+            volume.findings.iter().any(|f| f.weight == Weight::Consent(Consent::StaleRaidMetadata))
+        }
+        Content::Refused { .. } | Content::Kept { .. } => false,
+    };
+    assert!(consents(&found), "{}", messages(&found));
+    assert!(messages(&found).contains("Linux RAID (md 1.0)") && messages(&found).contains("is damaged"));
+    // A record behind the first 4 KiB would have been overwritten by a later volume: that one is believed.
+    write_at(&image, 4096, b"\xFC\x4E\x2B\xA9\x01\0\0\0");
+    assert!(!usable(&stack(&image, &[])));
+}
+
+/// Two volumes on the same area: both names are said.
 #[test]
 fn two_owners_are_ambiguous() {
     let folder = tempfile::tempdir().expect("a folder");
     let image = make(folder.path(), "image", 64);
     tool_ok("mke2fs", &["-q", "-F", "-t", "ext4", &image]);
-    let end = 64 << 20;
-    let record = end - 8192;
-    write_at(&image, record, b"\xFC\x4E\x2B\xA9\x01\0\0\0");
-    write_at(&image, record + 0x90, &(record / 512).to_le_bytes());
+    write_at(&image, 0x1_0000 + 52, b"ReIsEr");
     let found = stack(&image, &[]);
     assert!(!usable(&found));
-    assert!(messages(&found).contains("ext4 and Linux RAID (md 1.0)"), "{}", messages(&found));
+    assert!(messages(&found).contains("ext4 and ReiserFS"), "{}", messages(&found));
 }
 
 /// The records of a firmware RAID may be stale: they ask for a consent, on the whole disk and on each partition.

@@ -7,6 +7,8 @@ mod debug_disk;
 mod in_use;
 #[path = "common/lab/mod.rs"]
 mod lab;
+#[path = "root_lab/md.rs"]
+mod md;
 #[path = "root_lab/trim.rs"]
 mod trim;
 

@@ -40,7 +40,7 @@ fn main() {
 
 fn misbehave(layers: &[Layer<'_>], options: &Options) -> Stack {
     let wanted = options.expect.clone().unwrap_or_default();
-    let mut stack = Stack { tables: Vec::new(), nodes: vec![honest(&layers[0])] };
+    let mut stack = Stack { nodes: vec![honest(&layers[0])], ..Stack::default() };
     match wanted.as_str() {
         "honest" => {}
         "label" => volume_of(&mut stack).label = Some("\u{1b}[2Jme\u{202e}too".to_owned()),

@@ -121,7 +121,7 @@ pub struct ListArgs {
 /// What to look at, and how hard.
 #[derive(Debug, Clone, Args)]
 pub struct TargetArgs {
-    /// A block device, LABEL=, UUID=, or an image file; several are looked at together
+    /// A block device, LABEL=, UUID=, or an image file; the members of an array are named together
     #[arg(value_name = "TARGET", required = true)]
     pub targets: Vec<String>,
     /// Where the volume begins inside TARGET (takes K, M, G, T = powers of 1024, KB, MB, GB, TB = of 1000)
@@ -130,6 +130,9 @@ pub struct TargetArgs {
     /// How long the part of TARGET is that may be looked at
     #[arg(long, value_name = "BYTES", value_parser = super::size::parse)]
     pub size: Option<u64>,
+    /// Of an array with copies, look at this member alone: one of the TARGETs
+    #[arg(long, value_name = "PATH")]
+    pub member: Option<String>,
     /// Expect this filesystem; anything else is refused
     #[arg(long, value_name = "NAME")]
     pub fs: Option<String>,

@@ -83,6 +83,7 @@ fn show(demo: &Demo, image: &Path, output: &Output) -> Result<Row> {
 fn job(image: &Path) -> TrimJob {
     TrimJob {
         scope: Scope {
+            member: None,
             targets: vec![image.display().to_string()],
             offset: 0,
             size: None,

@@ -55,6 +55,8 @@ pub struct Scope {
     pub offset: u64,
     /// How many bytes from there, if not all.
     pub size: Option<u64>,
+    /// The one member of an array that is meant, as typed.
+    pub member: Option<String>,
     /// What to look for.
     pub options: Options,
     /// The losses that the user accepts.
@@ -129,6 +131,11 @@ pub enum UsageError {
     /// A partition that is not there.
     #[error("there is no partition {1} on {0}; see which there are without --partition")]
     NoPartition(String, u32),
+    /// A member that is not among the targets.
+    #[error(
+        "--member {0} is none of the targets; name it as one, with the other members of its array where they are here"
+    )]
+    NoMember(String),
     /// The same bytes twice.
     #[error("{0} and {1} are the same device, or one is a part of the other; name it once")]
     Twice(String, String),
@@ -172,7 +179,11 @@ fn scope(args: TargetArgs) -> Result<Scope, UsageError> {
         (true, false) => WitnessMode::Always,
         (false, false) => WitnessMode::WhereNeeded,
     };
+    if let Some(member) = args.member.as_ref().filter(|member| !args.targets.contains(member)) {
+        return Err(UsageError::NoMember(member.clone()));
+    }
     Ok(Scope {
+        member: args.member,
         targets: args.targets,
         offset: args.offset.unwrap_or(0),
         size: args.size,

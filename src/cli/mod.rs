@@ -9,6 +9,7 @@ macro_rules! say {
 }
 
 mod args;
+mod arrays;
 mod confirm;
 mod demo;
 mod device;
@@ -18,6 +19,7 @@ mod list;
 mod map;
 mod routes;
 mod saved_plan;
+mod settle;
 mod size;
 mod survey;
 mod trial;

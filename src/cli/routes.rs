@@ -1,5 +1,6 @@
 //! Which route a device takes, and what is planned for it.
 
+use super::arrays::pieces_on;
 use super::device::Device;
 use super::job::TrimJob;
 use super::survey::Survey;
@@ -29,6 +30,8 @@ pub struct Prepared {
 pub struct PlannedPart {
     /// Index into the report's volumes; none for gaps.
     pub volume: Option<usize>,
+    /// Which ground and piece of the volume, where it lies on an array.
+    pub piece: Option<(usize, usize)>,
     /// The plan, in bytes of the disk.
     pub plan: Plan,
 }
@@ -93,7 +96,7 @@ fn choose(device: &Device, via: Option<&str>) -> Result<Chosen, NotPrepared> {
 fn plans(survey: &Survey, prepared: &Prepared, job: &TrimJob) -> Result<Vec<PlannedPart>, Refusal> {
     let mut parts = Vec::new();
     for (volume, found) in survey.report.volumes.iter().enumerate() {
-        if found.target != prepared.target || found.state != State::Clean {
+        if found.state != State::Clean {
             continue;
         }
         let name = match (&found.label, found.partition) {
@@ -101,22 +104,26 @@ fn plans(survey: &Survey, prepared: &Prepared, job: &TrimJob) -> Result<Vec<Plan
             (None, Some(number)) => format!("partition {number}"),
             (None, None) => "the volume".to_owned(),
         };
-        if let Some(within) = found.within {
+        for (place, piece) in pieces_on(found, prepared.target) {
+            let plan = plan(prepared, job, &name, &piece.free, piece.within)?;
+            parts.push(PlannedPart { volume: Some(volume), piece: Some(place), plan });
+        }
+        if let Some(within) = found.within.filter(|_| found.array.is_none() && found.target == prepared.target) {
             let plan = plan(prepared, job, &name, &found.free, within)?;
-            parts.push(PlannedPart { volume: Some(volume), plan });
+            parts.push(PlannedPart { volume: Some(volume), piece: None, plan });
         }
     }
     if job.unallocated {
         for gap in &survey.gaps[prepared.target] {
             let plan = plan(prepared, job, "a gap between partitions", &[*gap], *gap)?;
-            parts.push(PlannedPart { volume: None, plan });
+            parts.push(PlannedPart { volume: None, piece: None, plan });
         }
     }
     Ok(parts)
 }
 
 /// The plan for free `ranges` (bytes of the target) inside `within`, as bytes of the node that commands go to.
-fn plan(
+pub fn plan(
     prepared: &Prepared,
     job: &TrimJob,
     origin: &str,

@@ -1,5 +1,6 @@
 //! The part that `map` and `trim` share: open the targets, read them in the sandbox, and say what was found.
 
+use super::arrays::Arrays;
 use super::confirm::Unanswered;
 use super::job::{Output, Scope, UsageError};
 use super::{Ending, device};
@@ -7,7 +8,8 @@ use crate::report::{Reason, Report, State, TargetReport, VolumeReport};
 use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
 use crate::target::{Identity, Intent, Opener, Target, TargetError};
 use anyhow::Result;
-use coldtrim_parsers::stack::{Content, Node, Options, Stack, WitnessMode};
+use coldtrim_parsers::array::{Mapping, mention};
+use coldtrim_parsers::stack::{Content, FoundArray, Node, Options, Stack, WitnessMode};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::{Consent, Finding};
 use coldtrim_parsers::witness::Testimony;
@@ -24,6 +26,8 @@ pub struct Survey {
     pub report: Report,
     /// The gaps between partitions, per target, in bytes of the target.
     pub gaps: Vec<Vec<ByteRange>>,
+    /// Where the bytes of each array lie.
+    pub mappings: Vec<Mapping>,
     /// Things to say once that belong to no volume.
     pub notes: Vec<String>,
 }
@@ -37,7 +41,8 @@ impl Survey {
         let targets = scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
         places_are_distinct(&targets, &scope.targets)?;
         targets.iter().try_for_each(Target::drop_caches)?;
-        let mut survey = Self { targets, report: Report::new(command), gaps: Vec::new(), notes: Vec::new() };
+        let mut survey =
+            Self { targets, report: Report::new(command), gaps: Vec::new(), mappings: Vec::new(), notes: Vec::new() };
         survey.read(scope, stop)?;
         survey.has_partitions(scope)?;
         Ok(survey)
@@ -70,19 +75,32 @@ impl Survey {
             .enumerate()
             .map(|(index, (target, spec))| target_report(target, spec, index, &reading.stack, &scope.accept))
             .collect();
-        report.volumes = reading
-            .stack
-            .nodes
+        report.arrays = Arrays::new(&reading.stack, &windows).reports();
+        let (mut stack, mut nodes) = (reading.stack, Vec::new());
+        std::mem::swap(&mut stack.nodes, &mut nodes);
+        name_mentioned(&mut nodes, &self.targets);
+        let arrays = Arrays::new(&stack, &windows);
+        report.volumes = nodes
             .into_iter()
-            .filter_map(|node| {
-                let target = self.targets.get(node.device)?;
-                let window = windows.get(node.device)?;
-                Some(volume_report(node, target, window.start(), &scope.accept))
+            .filter_map(|node| match arrays.index(node.device) {
+                None => {
+                    let start = windows.get(node.device)?.start();
+                    let target = self.targets.get(node.device)?;
+                    Some(volume_report(node, target, start, &scope.accept))
+                }
+                Some(index) => {
+                    let target = arrays.first_target(node.device);
+                    let mut volume = volume_report(node, self.targets.get(target)?, 0, &scope.accept);
+                    volume.target = target;
+                    place_on_array(&mut volume, index, &arrays, stack.arrays.get(index)?, scope);
+                    Some(volume)
+                }
             })
             .collect();
         refuse_unusable_targets(&mut report);
         report.sum_up();
-        self.gaps = gaps(&reading.stack.tables, &windows);
+        self.gaps = gaps(&stack.tables, &windows);
+        self.mappings = stack.arrays.into_iter().map(|array| array.mapping).collect();
         self.report = report;
         self.notes = reading.shortfalls;
         Ok(())
@@ -218,6 +236,46 @@ fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> 
     report
 }
 
+/// Carries the free space of a volume on an array down to the targets, and adds what forbids that.
+fn place_on_array(volume: &mut VolumeReport, index: usize, arrays: &Arrays<'_>, array: &FoundArray, scope: &Scope) {
+    volume.array = Some(index);
+    let mut found = arrays.objections(array, scope);
+    if let Err(fault) = arrays.carry_down(index, volume.free.clone(), &mut volume.grounds) {
+        let message = format!("its free space could not be carried to the members: {fault}");
+        found.push(Finding::refusal(message, "this is a fault in coldtrim, please report it"));
+    }
+    if let Some(member) = scope.member.as_ref().and_then(|name| scope.targets.iter().position(|target| target == name))
+    {
+        volume.grounds.iter_mut().for_each(|ground| ground.pieces.retain(|piece| piece.target == member));
+    }
+    volume.reasons.extend(found.iter().map(|finding| Reason::new(finding, "DEVICE", &scope.accept)));
+    if volume.state == State::Clean && volume.reasons.iter().any(Reason::forbids) {
+        volume.state = State::Refused;
+    }
+}
+
+/// Puts names into messages in place of the numbers by which the reader knows members.
+fn name_mentioned(nodes: &mut [Node], targets: &[Target]) {
+    let name = |node: &Node| {
+        let path = targets.get(node.device)?.path().display();
+        let place = node.part.as_ref().map_or(String::new(), |part| format!(" partition {}", part.number));
+        Some((mention(node.device, node.range.start()), format!("{path}{place}")))
+    };
+    let names: Vec<(String, String)> = nodes.iter().filter_map(name).collect();
+    for node in nodes {
+        let findings = match &mut node.content {
+            Content::Volume { volume, .. } => volume.findings.as_mut_slice(),
+            Content::Refused { finding, .. } => std::slice::from_mut(finding),
+            Content::Kept { .. } => &mut [],
+        };
+        for finding in findings {
+            for (number, name) in &names {
+                finding.message = finding.message.replace(number, name);
+            }
+        }
+    }
+}
+
 /// What to put for DEVICE into a command: the node of the partition, or what attaches it where there is none.
 fn name_of(target: &Target, partition: Option<u32>, offset: u64) -> String {
     let path = target.path().display();
@@ -241,9 +299,13 @@ fn witness_word(testimony: &[Testimony]) -> &'static str {
 
 /// What forbids a device forbids every volume on it.
 fn refuse_unusable_targets(report: &mut Report) {
+    let forbidden = |target: &usize| {
+        let reasons = report.targets.get(*target).map(|target| &target.reasons);
+        reasons.is_some_and(|reasons| reasons.iter().any(Reason::forbids))
+    };
     for volume in &mut report.volumes {
-        let reasons = report.targets.get(volume.target).map(|target| &target.reasons);
-        if reasons.is_some_and(|reasons| reasons.iter().any(Reason::forbids)) {
+        let pieces = volume.grounds.iter().flat_map(|ground| &ground.pieces).map(|piece| piece.target);
+        if pieces.chain([volume.target]).any(|target| forbidden(&target)) {
             volume.state = State::Refused;
         }
     }
@@ -263,7 +325,7 @@ fn gaps(tables: &[coldtrim_parsers::stack::FoundTable], windows: &[ByteRange]) -
 pub fn complain(report: &Report) {
     for volume in report.volumes.iter().filter(|volume| volume.state == State::Refused) {
         let target = report.targets.get(volume.target);
-        let name = target.map_or("", |target| target.name.as_str());
+        let name = report.name_of(volume);
         let reasons = volume.reasons.iter().chain(target.iter().flat_map(|target| &target.reasons));
         for reason in reasons.filter(|reason| reason.forbids()) {
             let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));

@@ -1,14 +1,17 @@
 //! `coldtrim trim`: the main job, as a list of steps.
 
+use super::arrays::pieces_on;
 use super::job::{Output, TrimJob};
 use super::routes::{NotPrepared, PlannedPart, Prepared, prepare};
+use super::settle::settle;
 use super::survey::{Survey, complain, print_notes};
 use super::trial::try_route;
 use super::{Ending, confirm, interrupt, saved_plan};
 use crate::plan::Batch;
 use crate::plan::units::ByteRange;
+use crate::report::arrays::ShareReport;
 use crate::report::progress::Progress;
-use crate::report::{OutcomeReport, PlanReport, Reason, Report, State, human, text};
+use crate::report::{OutcomeReport, PlanReport, Reason, Report, State, VolumeReport, human, text};
 use crate::run::{Outcome, Stop, Watcher, execute};
 use crate::target::{Awake, Intent, Roots, Target};
 use crate::transport::{ErrorKind, TransportError};
@@ -99,14 +102,13 @@ fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<Ending
     let mut prepared = Vec::new();
     let mut endings = Vec::new();
     for index in 0..survey.targets.len() {
-        let clean = survey.report.volumes.iter().filter(|v| v.target == index && v.state == State::Clean).count();
+        let clean = survey.report.volumes.iter().filter(|v| v.state == State::Clean && lies_on(v, index)).count();
         let gaps = if job.unallocated { survey.gaps[index].len() } else { 0 };
         if clean + gaps == 0 {
             continue;
         }
         match prepare(survey, index, job) {
             Ok(device) => {
-                note_plans(&mut survey.report, &device);
                 let notes = device.transport.notes().iter().map(|note| Reason::warning(note));
                 survey.report.targets[index].reasons.extend(notes);
                 prepared.push(device);
@@ -114,8 +116,16 @@ fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<Ending
             Err(problem) => endings.extend(vec![note_problem(survey, index, problem); clean.max(1)]),
         }
     }
+    endings.extend(settle(survey, &mut prepared, job));
+    prepared.iter().for_each(|device| note_plans(&mut survey.report, device));
     survey.report.sum_up();
     (prepared, endings)
+}
+
+/// True when something of the volume is on this target.
+fn lies_on(volume: &VolumeReport, target: usize) -> bool {
+    let is_plain = volume.array.is_none() && volume.target == target;
+    is_plain || pieces_on(volume, target).next().is_some()
 }
 
 fn note_plans(report: &mut Report, device: &Prepared) {
@@ -129,7 +139,13 @@ fn note_plans(report: &mut Report, device: &Prepared) {
         };
         match part.volume.and_then(|volume| report.volumes.get_mut(volume)) {
             Some(volume) => {
-                volume.plan = Some(plan);
+                if part.piece.is_some() {
+                    let route = device.route.name.to_owned();
+                    let (target, plan) = (device.target, plan.clone());
+                    let share = ShareReport { target, plan, route, outcome: None, verdict: None, evidence: None };
+                    volume.members.push(share);
+                }
+                *volume.plan.get_or_insert_default() += plan;
                 volume.route = Some(device.route.name.to_owned());
                 volume.route_reason = Some(device.reason.clone());
             }
@@ -283,7 +299,7 @@ fn run_device(
         endings.resize(device.parts.len(), ending_of_stop(&last.stop, 0));
     }
     for (part, outcome) in device.parts.iter().zip(&outcomes) {
-        note_outcome(&mut survey.report, part.volume, &name, device.target, outcome);
+        note_outcome(&mut survey.report, part, &name, device.target, outcome);
     }
     endings
 }
@@ -293,6 +309,10 @@ fn note_verdict(report: &mut Report, device: &Prepared, verdict: &Option<String>
         if let Some(volume) = report.volumes.get_mut(volume) {
             volume.verdict = verdict.clone();
             volume.evidence = Some(evidence.to_owned());
+            for share in volume.members.iter_mut().filter(|share| share.target == device.target) {
+                share.verdict = verdict.clone();
+                share.evidence = Some(evidence.to_owned());
+            }
         }
     }
 }
@@ -313,16 +333,32 @@ fn ending_of_stop(stop: &Stop, done: u64) -> Ending {
     }
 }
 
-fn note_outcome(report: &mut Report, volume: Option<usize>, name: &str, target: usize, outcome: &Outcome) {
-    let errors = match &outcome.stop {
+fn note_outcome(report: &mut Report, part: &PlannedPart, name: &str, target: usize, outcome: &Outcome) {
+    let mut errors = match &outcome.stop {
         Stop::Finished => Vec::new(),
         Stop::Interrupted => vec!["interrupted; run the same command again to do the rest".to_owned()],
         Stop::Failed(error) => vec![describe(name, error)],
         Stop::Objected(why) => vec![why.clone()],
     };
+    let volume = part.volume.and_then(|volume| report.volumes.get_mut(volume));
+    let array = volume.as_ref().and_then(|volume| report.arrays.get(volume.array?));
+    if !errors.is_empty() && array.is_some_and(|array| array.redundancy == "parity") {
+        errors.push(
+            "run the same command again before the array is assembled: until then its parity is wrong".to_owned(),
+        );
+    }
     let done = OutcomeReport { bytes: outcome.bytes, commands: outcome.commands, errors };
     let slot = match volume {
-        Some(volume) => report.volumes.get_mut(volume).map(|volume| &mut volume.outcome),
+        Some(volume) => {
+            // Members of one volume on one target are noted in the order in which they were planned.
+            let mut shares =
+                volume.members.iter_mut().filter(|share| share.target == target && share.outcome.is_none());
+            if let Some(share) = shares.next() {
+                share.outcome = Some(done.clone());
+            }
+            *volume.outcome.get_or_insert_default() += done;
+            return;
+        }
         None => report.gaps.iter_mut().find(|g| g.target == target && g.outcome.is_none()).map(|g| &mut g.outcome),
     };
     if let Some(slot) = slot {

@@ -49,15 +49,22 @@ const NVME_RANGES: usize = 256;
 /// The free extents of everything that may be trimmed, from the start of the target, sorted and merged.
 pub fn free_ranges(report: &Report) -> Vec<ByteRange> {
     let usable = report.volumes.iter().filter(|volume| volume.state == State::Clean);
-    let mut ranges: Vec<ByteRange> = usable.flat_map(|volume| volume.free.iter().copied()).collect();
-    ranges.sort_unstable();
-    ranges.dedup_by(|next, last| {
-        let joins = next.start() <= last.end();
-        if joins {
-            *last = ByteRange::new(last.start(), last.end().max(next.end())).unwrap_or(*last);
-        }
-        joins
-    });
+    merged(usable.flat_map(|volume| volume.free.iter().copied()))
+}
+
+/// The same in bytes of the one target, where a volume may lie on an array with a member there.
+fn free_on_device(report: &Report) -> Vec<ByteRange> {
+    let usable = report.volumes.iter().filter(|volume| volume.state == State::Clean);
+    merged(usable.flat_map(|volume| {
+        let pieces = volume.grounds.iter().flat_map(|ground| &ground.pieces).flat_map(|piece| &piece.free);
+        let own = volume.free.iter().filter(|_| volume.array.is_none());
+        own.chain(pieces).copied()
+    }))
+}
+
+fn merged(ranges: impl Iterator<Item = ByteRange>) -> Vec<ByteRange> {
+    let mut ranges: Vec<ByteRange> = ranges.collect();
+    coldtrim_parsers::array::merge(&mut ranges);
     ranges
 }
 
@@ -68,10 +75,18 @@ fn single(report: &Report) -> Result<&TargetReport, FormatError> {
     }
 }
 
-/// A free extent a line, `START LENGTH`, and nothing else.
+/// A free extent a line, `START LENGTH`, and nothing else: bytes of the target, or of the array that all targets make.
 pub fn ranges(out: &mut dyn Write, report: &Report) -> Result<(), FormatError> {
-    single(report)?;
-    for range in free_ranges(report) {
+    let free = match (report.arrays.len(), report.targets.len()) {
+        (1, 2..) if report.volumes.iter().all(|volume| volume.array.is_some() || volume.state == State::Kept) => {
+            free_ranges(report)
+        }
+        _ => {
+            single(report)?;
+            free_on_device(report)
+        }
+    };
+    for range in free {
         writeln!(out, "{} {}", range.start(), range.len())?;
     }
     Ok(())
@@ -88,7 +103,7 @@ pub fn ddrescue(out: &mut dyn Write, report: &Report) -> Result<(), FormatError>
         0 => Ok(()),
         _ => writeln!(out, "0x{start:08X}  0x{len:08X}  {status}"),
     };
-    for range in free_ranges(report) {
+    for range in free_on_device(report) {
         line(end, range.start() - end, '+')?;
         line(range.start(), range.len(), '?')?;
         end = range.end();
@@ -104,7 +119,7 @@ pub fn sectors(out: &mut dyn Write, report: &Report, format: SectorFormat) -> Re
         return Err(FormatError::UnknownSectors(target.name.clone()));
     }
     let disk = target.disk.as_deref().unwrap_or(&target.path);
-    let on_disk = free_ranges(report)
+    let on_disk = free_on_device(report)
         .into_iter()
         .map(|range| to_sectors(range, target.disk_offset, target.sector_size))
         .collect::<Result<Vec<_>, _>>()?;

@@ -1,11 +1,13 @@
 //! What a run has to say, as plain data. [`text`] and [`formats`] print it for people and for other tools; serde
 //! prints it as JSON (`schema/coldtrim-1.schema.json`).
 
+pub mod arrays;
 pub mod formats;
 pub mod human;
 pub mod progress;
 pub mod text;
 
+use arrays::{ArrayReport, Ground, ShareReport};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::{Finding, Weight};
 use coldtrim_parsers::witness::Testimony;
@@ -23,6 +25,9 @@ pub struct Report {
     pub command: &'static str,
     /// The devices and images that were looked at.
     pub targets: Vec<TargetReport>,
+    /// The arrays that several of them, or areas of them, are members of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arrays: Vec<ArrayReport>,
     /// What is on them.
     pub volumes: Vec<VolumeReport>,
     /// Space between partitions that is planned or discarded (`--unallocated`).
@@ -51,6 +56,7 @@ impl Report {
             schema: SCHEMA,
             command,
             targets: Vec::new(),
+            arrays: Vec::new(),
             volumes: Vec::new(),
             gaps: Vec::new(),
             free_bytes: 0,
@@ -59,6 +65,14 @@ impl Report {
             outcome: None,
             errors: Vec::new(),
             exit_code: 0,
+        }
+    }
+
+    /// What a volume lies on, for people: its target or its array.
+    pub fn name_of(&self, volume: &VolumeReport) -> &str {
+        match volume.array.and_then(|array| self.arrays.get(array)) {
+            Some(array) => array.title(),
+            None => self.targets.get(volume.target).map_or("", |target| target.name.as_str()),
         }
     }
 
@@ -144,8 +158,11 @@ pub enum State {
 /// One volume, or area that was refused or left alone.
 #[derive(Debug, Clone, Serialize)]
 pub struct VolumeReport {
-    /// Index into `targets`.
+    /// Index into `targets`; of the first member where it lies on an array.
     pub target: usize,
+    /// Index into `arrays`, where it lies on one: places are then bytes of the array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub array: Option<usize>,
     /// Number of the partition.
     pub partition: Option<u32>,
     /// The filesystem, or whatever was recognised.
@@ -193,6 +210,12 @@ pub struct VolumeReport {
     /// What that rests upon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
+    /// What it has on each member of its array.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<ShareReport>,
+    /// Its free space on the members of its array; not part of the report.
+    #[serde(skip)]
+    pub grounds: Vec<Ground>,
     /// The bytes of the partition or target that holds it; not part of the report.
     #[serde(skip)]
     pub within: Option<ByteRange>,
@@ -206,6 +229,7 @@ impl VolumeReport {
     pub fn unknown(target: usize, offset: u64, size: u64) -> Self {
         Self {
             target,
+            array: None,
             partition: None,
             format: None,
             label: None,
@@ -226,6 +250,8 @@ impl VolumeReport {
             outcome: None,
             verdict: None,
             evidence: None,
+            members: Vec::new(),
+            grounds: Vec::new(),
             within: ByteRange::with_len(offset, size),
             free: Vec::new(),
         }

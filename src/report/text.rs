@@ -1,5 +1,6 @@
 //! A report for people.
 
+use super::arrays::ArrayReport;
 use super::{OutcomeReport, Report, State, TargetReport, VolumeReport, human};
 use std::io::{self, Write};
 
@@ -40,11 +41,17 @@ impl Paint {
 pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
     for (index, target) in report.targets.iter().enumerate() {
         print_target(out, target, paint)?;
-        for volume in report.volumes.iter().filter(|volume| volume.target == index) {
-            print_volume(out, volume, paint)?;
+        for volume in report.volumes.iter().filter(|volume| volume.array.is_none() && volume.target == index) {
+            print_volume(out, report, volume, paint)?;
         }
         for gap in report.gaps.iter().filter(|gap| gap.target == index) {
             writeln!(out, "   a gap between partitions: {}", human::exact(gap.plan.bytes))?;
+        }
+    }
+    for (index, array) in report.arrays.iter().enumerate() {
+        print_array(out, report, array, paint)?;
+        for volume in report.volumes.iter().filter(|volume| volume.array == Some(index)) {
+            print_volume(out, report, volume, paint)?;
         }
     }
     if report.volumes.len() > 1 {
@@ -58,7 +65,7 @@ pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<(
 pub fn print_outcomes(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
     let volumes = report.volumes.iter().filter(|volume| volume.outcome.is_some() || volume.verdict.is_some());
     for volume in volumes {
-        let target = report.targets.get(volume.target).map_or("", |target| target.name.as_str());
+        let target = report.name_of(volume);
         let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));
         writeln!(out, "{}", paint.bold(&format!("{target}{place}")))?;
         if let Some(outcome) = &volume.outcome {
@@ -104,6 +111,19 @@ fn print_target(out: &mut dyn Write, target: &TargetReport, paint: Paint) -> io:
     print_reasons(out, "  ", &target.reasons, paint)
 }
 
+/// An array as a tree: what it is, then what it stands upon.
+fn print_array(out: &mut dyn Write, report: &Report, array: &ArrayReport, paint: Paint) -> io::Result<()> {
+    let size = human::bytes(array.size);
+    writeln!(out, "{}  {}, {size}, {}", paint.bold(array.title()), array.format, array.uuid)?;
+    for member in &array.members {
+        let target = member.target.and_then(|target| report.targets.get(target)).map(|target| target.name.as_str());
+        let below = member.array.and_then(|below| report.arrays.get(below)).map(ArrayReport::title);
+        let place = member.partition.map_or(String::new(), |number| format!(" partition {number}"));
+        writeln!(out, "   {}: {}{place}", member.role, target.or(below).unwrap_or("?"))?;
+    }
+    Ok(())
+}
+
 fn print_reasons(out: &mut dyn Write, indent: &str, reasons: &[super::Reason], paint: Paint) -> io::Result<()> {
     for reason in reasons {
         let word = match (reason.weight, reason.accepted) {
@@ -123,7 +143,7 @@ fn print_reasons(out: &mut dyn Write, indent: &str, reasons: &[super::Reason], p
     Ok(())
 }
 
-fn print_volume(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
+fn print_volume(out: &mut dyn Write, report: &Report, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
     let place = volume.partition.map_or("  ".to_owned(), |number| format!("  {number:>3} "));
     let mut name = volume.format.clone().unwrap_or_else(|| "unknown".to_owned());
     if let Some(label) = &volume.label {
@@ -146,7 +166,7 @@ fn print_volume(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io:
     }
     print_reasons(out, "       ", &volume.reasons, paint)?;
     print_witness(out, volume, paint)?;
-    print_plan(out, volume)
+    print_plan(out, report, volume)
 }
 
 fn print_witness(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
@@ -165,7 +185,7 @@ fn print_witness(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io
     Ok(())
 }
 
-fn print_plan(out: &mut dyn Write, volume: &VolumeReport) -> io::Result<()> {
+fn print_plan(out: &mut dyn Write, report: &Report, volume: &VolumeReport) -> io::Result<()> {
     if let Some(plan) = &volume.plan {
         let route = volume.route.as_deref().unwrap_or("no route");
         writeln!(
@@ -176,6 +196,11 @@ fn print_plan(out: &mut dyn Write, volume: &VolumeReport) -> io::Result<()> {
             human::count(plan.commands, "command"),
             volume.route_reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"))
         )?;
+        for share in &volume.members {
+            let extents = human::count(share.plan.extents, "extent");
+            let name = report.targets.get(share.target).map_or("", |target| target.name.as_str());
+            writeln!(out, "         on {name}: {} in {extents} by {}", human::exact(share.plan.bytes), share.route)?;
+        }
         if plan.skipped_bytes > 0 {
             writeln!(
                 out,

@@ -9,6 +9,7 @@ use coldtrim_parsers::witness::Testimony;
 
 /// The stack, if it can be true of devices of these lengths in bytes.
 pub(super) fn checked(mut stack: Stack, lengths: &[u64]) -> Result<Stack, String> {
+    let lengths = &with_arrays(&stack, lengths)?;
     for node in &stack.nodes {
         check_node(node, lengths)?;
     }
@@ -25,6 +26,34 @@ pub(super) fn checked(mut stack: Stack, lengths: &[u64]) -> Result<Stack, String
     }
     clean(&mut stack);
     Ok(stack)
+}
+
+/// The lengths of the devices, then those of the arrays on them. Each array lies, by a rule that makes sense, on devices
+/// before it, inside areas that nothing else uses.
+fn with_arrays(stack: &Stack, lengths: &[u64]) -> Result<Vec<u64>, String> {
+    let mut lengths = lengths.to_vec();
+    let mut taken: Vec<(usize, ByteRange)> = Vec::new();
+    for array in &stack.arrays {
+        if array.device != lengths.len() || !array.mapping.is_sound() {
+            return Err(format!("array {} cannot be laid out as it says", array.device));
+        }
+        for area in array.mapping.areas() {
+            check_inside("a member", area.device, area.range, &lengths)?;
+            if taken.iter().any(|(device, range)| *device == area.device && range.overlaps(area.range)) {
+                return Err(format!("{} of device {} belong to two arrays", area.range, area.device));
+            }
+            let is_kept = |node: &Node| {
+                let kept = matches!(node.content, Content::Kept { .. });
+                kept && node.device == area.device && node.range.contains(area.range)
+            };
+            if !stack.nodes.iter().any(is_kept) {
+                return Err(format!("{} of device {} are not set aside for their array", area.range, area.device));
+            }
+        }
+        taken.extend(array.mapping.areas().map(|area| (area.device, area.range)));
+        lengths.push(array.mapping.len());
+    }
+    Ok(lengths)
 }
 
 fn check_inside(what: &str, device: usize, range: ByteRange, lengths: &[u64]) -> Result<(), String> {
@@ -107,6 +136,11 @@ fn clean_text(text: &mut String) {
 }
 
 fn clean(stack: &mut Stack) {
+    for array in &mut stack.arrays {
+        [&mut array.format, &mut array.uuid].into_iter().chain(&mut array.name).for_each(clean_text);
+        array.members.iter_mut().for_each(|member| clean_text(&mut member.role));
+        array.findings.iter_mut().for_each(clean_finding);
+    }
     for table in &mut stack.tables {
         clean_text(&mut table.format);
         table.warnings.iter_mut().for_each(clean_text);

@@ -48,9 +48,7 @@ pub(super) fn owner(chunk: u64, (near, far, stride): Copies, members: u64, slot:
         row.checked_mul(members)?.checked_add(member)?.checked_div(near)?
     } else {
         let (row, copy) = match stride {
-            Some(stride) => {
-                (slot.at.checked_rem(stride)?.checked_div(chunk)?, slot.at.checked_div(stride)?)
-            }
+            Some(stride) => (slot.at.checked_rem(stride)?.checked_div(chunk)?, slot.at.checked_div(stride)?),
             None => (row.checked_div(far)?, row.checked_rem(far)?),
         };
         if copy >= far {

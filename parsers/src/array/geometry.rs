@@ -117,9 +117,7 @@ impl Geometry {
         let share = match self {
             Self::Linear { ends } => super::linear::share(ends, at)?,
             Self::Striped { chunk, turn, zones } => super::striped::share(*chunk, *turn, zones, at)?,
-            Self::Mirrored => {
-                Share { slots: (0..count).map(|member| Slot { member, at }).collect(), len: rest }
-            }
+            Self::Mirrored => Share { slots: (0..count).map(|member| Slot { member, at }).collect(), len: rest },
             Self::Copied { chunk, near, far, stride, members } => {
                 super::copied::share(*chunk, (*near, *far, *stride), *members, at)?
             }

@@ -120,7 +120,9 @@ impl Mapping {
             let chunks = crate::units::from_usize(segment.areas.len());
             let mut at = 0;
             (0..chunks).all(|_| {
-                let Some(share) = segment.geometry.copies(at, segment.len, segment.areas.len()) else { return at >= segment.len };
+                let Some(share) = segment.geometry.copies(at, segment.len, segment.areas.len()) else {
+                    return at >= segment.len;
+                };
                 at = at.saturating_add(share.len);
                 share.slots.iter().any(|slot| segment.place(*slot).is_some())
             })

@@ -62,7 +62,10 @@ impl ParityRule {
         let stripe = number.checked_div(self.data_chunks()?)?;
         let member = self.member_of(stripe, number.checked_rem(self.data_chunks()?)?)?;
         let at = stripe.checked_mul(self.chunk)?.checked_add(within)?;
-        Some(Share { slots: vec![Slot { member: usize::try_from(member).ok()?, at }], len: self.chunk.checked_sub(within)? })
+        Some(Share {
+            slots: vec![Slot { member: usize::try_from(member).ok()?, at }],
+            len: self.chunk.checked_sub(within)?,
+        })
     }
 
     /// The whole stripes inside `range`: the same bytes on every member.

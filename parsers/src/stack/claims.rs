@@ -76,4 +76,3 @@ pub(super) fn stale_records(row: &Foreign) -> Finding {
         row.advice,
     )
 }
-

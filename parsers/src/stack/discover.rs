@@ -76,7 +76,6 @@ fn gaps(whole: ByteRange, table: &Table) -> Vec<ByteRange> {
     gaps
 }
 
-
 /// True when `range` of the device holds the memory of a sleeping system. Unreadable areas are refused elsewhere.
 pub(super) fn is_asleep(device: &dyn Source, range: ByteRange) -> bool {
     let mut rows = FOREIGN.iter().filter(|row| row.meaning == Meaning::SleepingSystem);

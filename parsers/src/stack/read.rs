@@ -62,7 +62,8 @@ impl Walk<'_> {
             self.asleep.insert(device);
         }
         leaves.retain(|leaf| leaf.part.as_ref().is_none_or(|part| self.options.wants(part.number)));
-        let findings = self.stack.arrays.iter().find(|array| array.device == device).map(|array| array.findings.clone());
+        let findings =
+            self.stack.arrays.iter().find(|array| array.device == device).map(|array| array.findings.clone());
         leaves.iter_mut().for_each(|leaf| leaf.findings.extend(findings.iter().flatten().cloned()));
         self.leaves.append(&mut leaves);
     }
@@ -147,9 +148,7 @@ impl Walk<'_> {
                 .collect();
             let content = match windows.get(index).and_then(Option::as_ref) {
                 Some(window) => read_leaf(leaf, window, &companions, self.options),
-                None => {
-                    refused(None, "the partition passes the end of its device", "check the table: fdisk -l DEVICE")
-                }
+                None => refused(None, "the partition passes the end of its device", "check the table: fdisk -l DEVICE"),
             };
             let node = Node { device: leaf.device, range: leaf.range, part: leaf.part.clone(), content };
             self.stack.nodes.push(node);

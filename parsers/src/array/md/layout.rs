@@ -3,8 +3,8 @@
 use super::record::Shape;
 use crate::array::geometry::{Geometry, Turn};
 use crate::array::mapping::{Area, Segment};
-use crate::array::{linear, striped};
 use crate::array::parity::ParityRule;
+use crate::array::{linear, striped};
 use crate::units::{ByteRange, div, mul};
 
 /// The name of a level that can be mapped.

@@ -17,9 +17,6 @@ mod one;
 mod record;
 mod zero;
 
-#[cfg(test)]
-pub(super) mod tests;
-
 use super::mapping::{Area, Mapping, Redundancy};
 use super::{Assembled, Assembly, Candidate, Group, Role};
 use crate::error::{ErrorKind, ParseError};
@@ -31,7 +28,8 @@ use record::{Duty, Record};
 /// The row of the table.
 pub struct Md;
 
-const EXAMINE: &str = "mdadm --examine DEVICE shows what it belongs to; if the record is stale: mdadm --zero-superblock DEVICE";
+const EXAMINE: &str =
+    "mdadm --examine DEVICE shows what it belongs to; if the record is stale: mdadm --zero-superblock DEVICE";
 const SYNC: &str = "assemble the array, let it finish (cat /proc/mdstat), stop it (mdadm --stop), and try again";
 
 impl Assembly for Md {
@@ -111,13 +109,20 @@ fn array(set: &[Given<'_>], arrays: usize) -> Result<Assembled, Finding> {
     let data: Vec<Option<Area>> = slots
         .iter()
         .map(|given| {
-            let (device, range) = given.map(|given| (given.candidate.device, given.record.data.shift_up(given.candidate.start)))?;
+            let (device, range) =
+                given.map(|given| (given.candidate.device, given.record.data.shift_up(given.candidate.start)))?;
             Some(Area { device, range: range? })
         })
         .collect();
     let segment = layout::segment(shape, &data).map_err(|message| refuse(message, EXAMINE))?;
-    let missing: Vec<usize> = slots.iter().enumerate().filter(|(_, given)| given.is_none()).map(|(slot, _)| slot).collect();
-    let complaint = || refuse(missing_words(set, &missing, shape, arrays), "name every member of the array: mdadm --examine --scan --verbose lists them");
+    let missing: Vec<usize> =
+        slots.iter().enumerate().filter(|(_, given)| given.is_none()).map(|(slot, _)| slot).collect();
+    let complaint = || {
+        refuse(
+            missing_words(set, &missing, shape, arrays),
+            "name every member of the array: mdadm --examine --scan --verbose lists them",
+        )
+    };
     let mapping = Mapping::new(vec![segment]).filter(Mapping::is_readable).ok_or_else(complaint)?;
     if mapping.redundancy() != Redundancy::None {
         set.iter().try_for_each(|given| settled(given).map_err(|message| refuse(message, SYNC)))?;
@@ -164,10 +169,7 @@ fn agree(set: &[Given<'_>]) -> Result<(), String> {
     if stale.is_empty() {
         return Ok(());
     }
-    Err(format!(
-        "went on to event {newest} without some of its members: {}; what they hold is older",
-        stale.join(", ")
-    ))
+    Err(format!("went on to event {newest} without some of its members: {}; what they hold is older", stale.join(", ")))
 }
 
 fn shape_words(record: &Record) -> String {
@@ -191,8 +193,12 @@ fn in_order(set: &[Given<'_>]) -> Result<(), String> {
         }
         match given.record.duty {
             Duty::Member(_) | Duty::Spare => {}
-            Duty::Faulty => return Err(format!("no longer has {} as a member: it was failed or removed", given.mention())),
-            Duty::Journal => return Err(format!("has a write journal ({}), which may hold newer data", given.mention())),
+            Duty::Faulty => {
+                return Err(format!("no longer has {} as a member: it was failed or removed", given.mention()));
+            }
+            Duty::Journal => {
+                return Err(format!("has a write journal ({}), which may hold newer data", given.mention()));
+            }
         }
     }
     Ok(())

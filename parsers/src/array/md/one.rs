@@ -49,6 +49,10 @@ pub(super) fn read(source: &dyn Source, version: Version, at: u64) -> Result<Rec
         troubles.extend(bad_blocks(source, &raw, at)?);
     }
     let slots = raw.raid_disks.get();
+    if usize::try_from(slots).is_ok_and(|slots| slots > roles.len()) {
+        let expected = format!("at most {}, one for each role", roles.len());
+        return Err(ParseError::corrupt(at, Mismatch::new("the number of members", expected, slots)));
+    }
     let in_sync = (0..slots).map(|slot| roles.iter().any(|role| u32::from(*role) == slot)).collect();
     let behind = |by: i32| at.checked_add_signed(i64::from(by).checked_mul(512)?);
     Ok(Record {
@@ -83,7 +87,10 @@ fn shape(raw: &RawRecord, at: u64) -> Result<Shape, ParseError> {
 fn checked_roles(source: &dyn Source, raw: &RawRecord, at: u64) -> Result<Vec<u16>, ParseError> {
     let count = raw.max_dev.get();
     if count > MAX_ROLES {
-        return Err(ParseError::corrupt(at, Mismatch::new("the number of roles", format!("at most {MAX_ROLES}"), count)));
+        return Err(ParseError::corrupt(
+            at,
+            Mismatch::new("the number of roles", format!("at most {MAX_ROLES}"), count),
+        ));
     }
     let bytes = read_vec(source, at, 256_u64.saturating_add(u64::from(count).saturating_mul(2)))?;
     let sum = checksum(&bytes);

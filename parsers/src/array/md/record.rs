@@ -89,7 +89,7 @@ pub(super) struct Record {
 impl Record {
     /// Reads the record; an error when there is none, or more than one.
     pub(super) fn read(source: &dyn Source) -> Result<Self, ParseError> {
-        match places(source)?.as_slice() {
+        let record = match places(source)?.as_slice() {
             [(Version::V0, at)] => zero::read(source, *at),
             [(version, at)] => one::read(source, *version, *at),
             several => {
@@ -100,7 +100,22 @@ impl Record {
                     format!("{} (versions {})", names.len(), names.join(" and ")),
                 )))
             }
+        }?;
+        record.keeps_apart()
+    }
+
+    /// The record, if neither it nor the bitmap lies where data may be.
+    fn keeps_apart(self) -> Result<Self, ParseError> {
+        let records = [Some(self.at), self.bitmap].into_iter().flatten();
+        let mut areas = records.filter_map(|at| ByteRange::with_len(at, 4096));
+        if areas.any(|area| area.overlaps(self.data)) {
+            let found = format!("data in {}", self.data);
+            return Err(ParseError::corrupt(
+                self.at,
+                Mismatch::new("the data's place", "apart from the records", found),
+            ));
         }
+        Ok(self)
     }
 }
 

@@ -1,0 +1,150 @@
+//! Volumes on arrays: what is free in the array becomes ranges of the members.
+
+use super::job::Scope;
+use crate::report::VolumeReport;
+use crate::report::arrays::{ArrayMemberReport, ArrayReport, Ground, Piece};
+use coldtrim_parsers::array::{Redundancy, Spread};
+use coldtrim_parsers::stack::{FoundArray, FoundMember, Stack};
+use coldtrim_parsers::units::ByteRange;
+use coldtrim_parsers::volume::Finding;
+
+/// The arrays of a run, on `windows` (where the part of each target that was read begins).
+pub struct Arrays<'a> {
+    arrays: &'a [FoundArray],
+    windows: &'a [ByteRange],
+}
+
+impl<'a> Arrays<'a> {
+    /// Those of a reading.
+    pub fn new(stack: &'a Stack, windows: &'a [ByteRange]) -> Self {
+        Self { arrays: &stack.arrays, windows }
+    }
+
+    /// The index of the array that a device number means; none for a target.
+    pub fn index(&self, device: usize) -> Option<usize> {
+        device.checked_sub(self.windows.len())
+    }
+
+    /// The first target below a device.
+    pub fn first_target(&self, device: usize) -> usize {
+        let below = self.index(device).and_then(|index| self.arrays.get(index)).and_then(|array| array.members.first());
+        match below {
+            Some(member) if member.device < device => self.first_target(member.device),
+            _ => device,
+        }
+    }
+
+    /// The arrays for the report.
+    pub fn reports(&self) -> Vec<ArrayReport> {
+        let of = |array: &FoundArray| ArrayReport {
+            format: array.format.clone(),
+            name: array.name.clone(),
+            uuid: array.uuid.clone(),
+            size: array.mapping.len(),
+            redundancy: match array.mapping.redundancy() {
+                Redundancy::None => "none",
+                Redundancy::Copies => "copies",
+                Redundancy::Parity => "parity",
+            },
+            complete: array.mapping.is_complete(),
+            members: array.members.iter().map(|member| self.member(member)).collect(),
+        };
+        self.arrays.iter().map(of).collect()
+    }
+
+    fn member(&self, member: &FoundMember) -> ArrayMemberReport {
+        let (target, array) = match self.index(member.device) {
+            Some(index) => (None, Some(index)),
+            None => (Some(member.device), None),
+        };
+        let start = self.windows.get(member.device).map_or(0, |window| window.start());
+        ArrayMemberReport {
+            target,
+            array,
+            partition: member.partition,
+            offset: start + member.range.start(),
+            size: member.range.len(),
+            role: member.role.clone(),
+        }
+    }
+
+    /// Carries `free` bytes of array number `index` down to the targets. An error is a fault of ours, in words.
+    pub fn carry_down(&self, index: usize, free: Vec<ByteRange>, grounds: &mut Vec<Ground>) -> Result<(), String> {
+        let array = self.arrays.get(index).ok_or("an array that nobody knows")?;
+        let spread = array.mapping.carry(&free).ok_or("free space outside of the array")?;
+        if !array.mapping.proves(&spread, &free) {
+            return Err("the way back from the members does not lead to the same free space".to_owned());
+        }
+        let mut pieces = Vec::new();
+        for (device, ranges) in spread {
+            match self.index(device) {
+                Some(below) => self.carry_down(below, ranges, grounds)?,
+                None => pieces.extend(self.pieces(array, device, &ranges)?),
+            }
+        }
+        if !pieces.is_empty() {
+            grounds.push(Ground { array: index, free, pieces });
+        }
+        Ok(())
+    }
+
+    /// The pieces of one target: one for each member on it.
+    pub fn pieces(&self, array: &FoundArray, device: usize, ranges: &[ByteRange]) -> Result<Vec<Piece>, String> {
+        let start = self.windows.get(device).ok_or("a member on no target")?.start();
+        let mut pieces = Vec::new();
+        let mut placed = 0;
+        for member in array.members.iter().filter(|member| member.device == device) {
+            let own = ranges.iter().filter(|range| member.range.contains(**range));
+            let free: Vec<ByteRange> = own.filter_map(|range| range.shift_up(start)).collect();
+            placed += free.len();
+            let within = member.range.shift_up(start).ok_or("a member behind every end")?;
+            if !free.is_empty() {
+                pieces.push(Piece { target: device, free, within });
+            }
+        }
+        if placed == ranges.len() { Ok(pieces) } else { Err("free space outside of the members".to_owned()) }
+    }
+
+    /// What forbids a volume on `array`, apart from what its own findings say.
+    pub fn objections(&self, array: &FoundArray, scope: &Scope) -> Vec<Finding> {
+        let redundancy = array.mapping.redundancy();
+        let mut found = Vec::new();
+        if redundancy != Redundancy::None && array.mapping.areas().any(|area| self.index(area.device).is_some()) {
+            found.push(Finding::refusal(
+                format!("a {} on top of another array is not trimmed", array.format),
+                "name the upper array alone, assembled: /dev/mdX",
+            ));
+        }
+        match (&scope.member, redundancy) {
+            (None, Redundancy::Copies) if !array.mapping.is_complete() => found.push(Finding::refusal(
+                "a member of the mirror is not here: trimming the others alone would make the copies differ",
+                "name every member; or trim one alone with --member PATH",
+            )),
+            (Some(_), Redundancy::Parity) => found.push(Finding::refusal(
+                "one member of an array with parity cannot be trimmed alone: its parity would be wrong",
+                "name every member, without --member",
+            )),
+            _ => {}
+        }
+        found
+    }
+}
+
+/// The pieces of a volume on target `index`, with the place of each.
+pub fn pieces_on(volume: &VolumeReport, index: usize) -> impl Iterator<Item = ((usize, usize), &Piece)> {
+    let all = volume.grounds.iter().enumerate().flat_map(|(ground, found)| {
+        found.pieces.iter().enumerate().map(move |(piece, found)| ((ground, piece), found))
+    });
+    all.filter(move |(_, piece)| piece.target == index)
+}
+
+/// The ranges of devices, from lists of one device each.
+pub fn spread(lists: impl Iterator<Item = (usize, Vec<ByteRange>)>) -> Spread {
+    let mut all = Spread::new();
+    // A device with nothing is no device: lists are compared.
+    for (device, ranges) in lists.filter(|(_, ranges)| !ranges.is_empty()) {
+        all.entry(device).or_default().extend(ranges);
+    }
+    all.values_mut().for_each(coldtrim_parsers::array::merge);
+    all
+}

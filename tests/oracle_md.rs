@@ -1,0 +1,303 @@
+//! Linux md arrays without the kernel: a filesystem is laid over members by tests/oracle/md_array.py, which shares no
+//! code with coldtrim; coldtrim maps and trims the members; they must then hold exactly the image of the free set.
+//! That the records are those of mdadm is shown in the lab (`root_lab_md`).
+
+mod common;
+#[path = "common/ext4.rs"]
+mod ext4;
+
+use common::{Rng, coldtrim, parse_ranges, tool_ok};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn script() -> String {
+    format!("{}/tests/oracle/md_array.py", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// One array of made members.
+struct Array {
+    spec: Value,
+    image: PathBuf,
+    members: Vec<PathBuf>,
+    folder: tempfile::TempDir,
+}
+
+impl Array {
+    /// Makes a filesystem as large as the array and lays it over the members.
+    fn make(spec: Value, rng: &mut Rng) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let size: u64 = tool_ok("python3", &[&script(), "size", &spec.to_string()]).trim().parse().expect("a size");
+        let kind = ext4::by_name(*rng.pick(&["1 KiB blocks", "no journal", "metadata_csum, 32-byte descriptors"]));
+        let image = ext4::make(folder.path(), kind, size / 1024, ext4::Fill::Fragmented, rng);
+        std::fs::File::options().write(true).open(&image).and_then(|file| file.set_len(size)).expect("room");
+        let count = spec["sizes"].as_array().expect("sizes").len();
+        let members = (0..count).map(|index| folder.path().join(format!("member{index}"))).collect();
+        let array = Self { spec, image, members, folder };
+        array.run("lay", &array.image);
+        array
+    }
+
+    fn run(&self, verb: &str, image: &Path) {
+        let spec = self.spec.to_string();
+        let mut words = vec![script(), verb.to_owned(), spec, text(image)];
+        words.extend(self.members.iter().map(|member| text(member)));
+        tool_ok("python3", &words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+
+    /// The ranges of a member for free ranges of the array.
+    fn carried(&self, member: usize, free: &str) -> Vec<(u64, u64)> {
+        let mut child = Command::new("python3")
+            .args([script(), "carry".to_owned(), self.spec.to_string(), member.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        child.stdin.take().expect("a pipe").write_all(free.as_bytes()).expect("a listener");
+        let output = child.wait_with_output().expect("an answer");
+        assert!(output.status.success());
+        parse_ranges(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    /// Runs coldtrim on the members, last one first: their order must not matter.
+    fn coldtrim(&self, words: &[&str]) -> Output {
+        let members: Vec<String> = self.members.iter().rev().map(|member| text(member)).collect();
+        coldtrim(&words.iter().copied().chain(members.iter().map(String::as_str)).collect::<Vec<_>>())
+    }
+
+    /// Lays the image anew with parts of the description changed.
+    fn again(&mut self, changes: &Value) {
+        for (key, value) in changes.as_object().expect("an object") {
+            self.spec[key] = value.clone();
+        }
+        self.run("lay", &self.image);
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a UTF-8 path").to_owned()
+}
+
+fn words(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Bytes of a member; odd, so that every rule must round somewhere.
+fn sizes(count: u64, each: u64) -> Vec<u64> {
+    (0..count).map(|_| each + 512 * 77).collect()
+}
+
+fn spec(version: &str, level: i64, layout: u64, chunk: u64, sizes: &[u64]) -> Value {
+    let offset = if matches!(version, "0.90" | "1.0") { 0 } else { 1 << 20 };
+    json!({ "version": version, "level": level, "layout": layout, "chunk": chunk, "sizes": sizes, "offset": offset })
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Every level and layout; two chunk sizes; the versions in turn.
+fn matrix() -> Vec<Value> {
+    let mut cases = Vec::new();
+    let versions = ["1.2", "0.90", "1.0", "1.1"];
+    let mut turn = versions.iter().cycle();
+    let mut add = |level, layout, chunk, sizes: &[u64]| {
+        let version = turn.next().expect("endless");
+        cases.push(spec(version, level, layout, chunk, sizes));
+    };
+    for chunk in [4096, 64 << 10] {
+        add(-1, 0, chunk, &[9 * MIB + 512, 7 * MIB, 11 * MIB + 5120]);
+        add(0, 0, chunk, &sizes(3, 9 * MIB));
+        for layout in [0x102, 0x103, 0x201, 0x301, 0x1_0201, 0x1_0301] {
+            add(10, layout, chunk, &sizes(4, 12 * MIB));
+            add(10, layout, chunk, &sizes(5, 11 * MIB));
+        }
+        add(4, 0, chunk, &sizes(3, 9 * MIB));
+        (0..=5).for_each(|layout| add(5, layout, chunk, &sizes(4, 8 * MIB)));
+        for layout in (0..=5).chain(8..=10).chain(16..=20) {
+            add(6, layout, chunk, &sizes(5, 7 * MIB));
+        }
+    }
+    for version in versions {
+        cases.push(spec(version, 1, 0, 0, &sizes(2, 20 * MIB)));
+        cases.push(spec(version, 1, 0, 0, &sizes(3, 18 * MIB)));
+    }
+    for turn in [1, 2] {
+        let mut zones = spec("1.2", 0, 0, 32 << 10, &[5 * MIB, 9 * MIB + 512, 9 * MIB + 512, 13 * MIB, 14 * MIB]);
+        zones["zone_layout"] = turn.into();
+        cases.push(zones);
+    }
+    let mut other_order = spec("0.90", 5, 2, 4096, &sizes(3, 9 * MIB));
+    other_order["order"] = ">".into();
+    cases.push(other_order);
+    cases
+}
+
+/// Trims one array and compares every byte of every member.
+fn trims_exactly(case: &Value, rng: &mut Rng) {
+    let array = Array::make(case.clone(), rng);
+    let free = tool_ok(env!("CARGO_BIN_EXE_coldtrim"), &["map", "--format", "ranges", &text(&array.image)]);
+    let map = array.coldtrim(&["map", "--format", "ranges"]);
+    assert!(map.status.success() && words(&map) == free, "{case}: the map of the array: {}", words(&map));
+    let before: Vec<Vec<u8>> = array.members.iter().map(|member| std::fs::read(member).expect("a member")).collect();
+    let done = array.coldtrim(&["trim", "--yes", "--json"]);
+    assert!(done.status.success(), "{case}: {}", words(&done));
+    let report: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let mut total = 0;
+    for (index, (member, mut expected)) in array.members.iter().zip(before).enumerate() {
+        let carried = array.carried(index, &free);
+        total += carried.iter().map(|(_, length)| length).sum::<u64>();
+        for (start, length) in carried {
+            expected[start as usize..(start + length) as usize].fill(0);
+        }
+        assert!(std::fs::read(member).expect("a member") == expected, "{case}: member {index} is not as expected");
+    }
+    assert!(total > MIB, "{case}: only {total} bytes: the case shows nothing");
+    assert_eq!(report["outcome"]["bytes"], total, "{case}");
+    // Put together again: every used byte is there, and copies and parity agree.
+    let back = array.folder.path().join("back");
+    array.run("read", &back);
+    let (mut image, back) = (std::fs::read(&array.image).expect("the image"), std::fs::read(back).expect("the array"));
+    let mut used_from = 0;
+    for (start, length) in parse_ranges(&free).into_iter().chain([(image.len() as u64, 0)]) {
+        assert!(image[used_from..start as usize] == back[used_from..start as usize], "{case}: used bytes changed");
+        used_from = (start + length) as usize;
+    }
+    image.clear();
+}
+
+#[test]
+fn members_are_trimmed_exactly() {
+    let rng = &mut Rng(common::seed("md"));
+    let all = matrix();
+    let is_sampled = |index: usize| common::full() || index.is_multiple_of(7) || index + 11 >= all.len();
+    for (_, case) in all.iter().enumerate().filter(|(index, _)| is_sampled(*index)) {
+        trims_exactly(case, rng);
+    }
+}
+
+/// What is said of an array whose description was changed, which must be refused.
+fn refusal(array: &mut Array, changes: Value) -> String {
+    let before = array.spec.clone();
+    array.again(&changes);
+    let output = array.coldtrim(&["trim", "--yes"]);
+    assert_eq!(output.status.code(), Some(3), "{changes}: {}", words(&output));
+    array.spec = before;
+    words(&output)
+}
+
+#[test]
+fn states_in_which_the_mapping_may_not_hold_are_refused_by_name() {
+    let rng = &mut Rng(1);
+    let mut array = Array::make(spec("1.2", 1, 0, 0, &sizes(2, 4 * MIB)), rng);
+    let cases = [
+        (json!({ "events": [7, 5] }), "member1 stopped at event 5"),
+        (json!({ "damage": 1 }), "is damaged: the record's sum"),
+        (json!({ "features": 2 }), "being rebuilt"),
+        (json!({ "features": 4 }), "being reshaped"),
+        (json!({ "features": 0x10 }), "being replaced"),
+        (json!({ "features": 0x100 }), "clustered"),
+        (json!({ "features": 0x200 }), "write journal"),
+        (json!({ "features": 0x400 }), "partial parity log"),
+        (json!({ "features": 0x2000 }), "does not know: 0x2000"),
+        (json!({ "features": 1, "bitmap": 8 }), "the bitmap's magic number"),
+        (json!({ "features": 8, "bad_at": 16, "bad_size": 8 }), "runs of bad blocks"),
+        (json!({ "resync": 4096 }), "first synchronisation never ended"),
+        (json!({ "roles": [0, 0] }), "two members for slot 0"),
+        (json!({ "roles": [0, 0xFFFE] }), "failed or removed"),
+        (json!({ "roles": [0, 0xFFFF] }), "runs without member 1"),
+        (json!({ "super": 16 }), "the record's own place"),
+        (json!({ "said_level": 7 }), "has level 7"),
+        (json!({ "count": 5000 }), "the number of members: expected at most 8"),
+        (json!({ "count": 3 }), "runs without member 2"),
+    ];
+    for (changes, expected) in cases {
+        let said = refusal(&mut array, changes.clone());
+        assert!(said.contains(expected), "{changes}: {said}");
+    }
+    let mut old = Array::make(spec("0.90", 1, 0, 0, &sizes(2, 4 * MIB)), rng);
+    for (changes, expected) in [
+        (json!({ "state": 0 }), "not stopped cleanly"),
+        (json!({ "minor": 91 }), "being reshaped"),
+        (json!({ "damage": 1 }), "the record's sum"),
+        (json!({ "events": [7, 5] }), "stopped at event 5"),
+    ] {
+        let said = refusal(&mut old, changes.clone());
+        assert!(said.contains(expected), "{changes}: {said}");
+    }
+    let mut zones = Array::make(spec("1.2", 0, 2, 4096, &[4 * MIB, 6 * MIB]), rng);
+    let said = refusal(&mut zones, json!({ "states_layout": false }));
+    assert!(said.contains("layout-original"), "{said}");
+    let mut ten = Array::make(spec("1.2", 10, 0x102, 4096, &sizes(4, 4 * MIB)), rng);
+    let said = refusal(&mut ten, json!({ "layout": 0x2_0102 }));
+    assert!(said.contains("0x20102"), "{said}");
+    let said = refusal(&mut ten, json!({ "layout": 0x202 }));
+    assert!(said.contains("0x202"), "{said}");
+}
+
+#[test]
+fn missing_and_foreign_members_are_named() {
+    let rng = &mut Rng(2);
+    let array = Array::make(spec("1.2", 5, 2, 4096, &sizes(3, 4 * MIB)), rng);
+    let mut other = spec("1.2", 5, 2, 4096, &sizes(3, 4 * MIB));
+    other["uuid"] = "22".repeat(16).into();
+    let other = Array::make(other, rng);
+    let members: Vec<String> = array.members.iter().chain(&other.members).map(|member| text(member)).collect();
+    let trim = |members: &[&String]| {
+        let words: Vec<&str> = ["trim", "--yes"].into_iter().chain(members.iter().map(|m| m.as_str())).collect();
+        coldtrim(&words)
+    };
+    let output = trim(&[&members[0], &members[2]]);
+    assert_eq!(output.status.code(), Some(3));
+    let said = words(&output);
+    assert!(said.contains("lacks member 1") && said.contains(&format!("{} is member 2", members[2])), "{said}");
+    let output = trim(&[&members[0], &members[4], &members[2]]);
+    assert_eq!(output.status.code(), Some(3));
+    let said = words(&output);
+    assert!(said.contains("lacks member 1") && said.contains("lacks member 0, 2"), "{said}");
+    assert!(said.contains("members of 2 arrays were named"), "{said}");
+    // Both whole arrays in one command are two groups.
+    let output = trim(&members.iter().collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+}
+
+#[test]
+fn one_member_alone_only_of_copies_and_only_when_named() {
+    let rng = &mut Rng(3);
+    let array = Array::make(spec("1.2", 1, 0, 0, &sizes(2, 8 * MIB)), rng);
+    let (one, other) = (text(&array.members[0]), text(&array.members[1]));
+    let output = coldtrim(&["trim", "--yes", &one]);
+    assert_eq!(output.status.code(), Some(3), "{}", words(&output));
+    assert!(words(&output).contains("--member PATH"), "{}", words(&output));
+    let before = std::fs::read(&other).expect("a member");
+    let free = tool_ok(env!("CARGO_BIN_EXE_coldtrim"), &["map", "--format", "ranges", &text(&array.image)]);
+    let mut expected = std::fs::read(&one).expect("a member");
+    for (start, length) in array.carried(0, &free) {
+        expected[start as usize..(start + length) as usize].fill(0);
+    }
+    for words_of in [vec![&one], vec![&one, &other]] {
+        let words_of: Vec<&str> = words_of.into_iter().map(String::as_str).collect();
+        let output = coldtrim(&[&["trim", "--yes", "--member", &one], &words_of[..]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+        assert!(
+            std::fs::read(&one).expect("a member") == expected && std::fs::read(&other).expect("a member") == before
+        );
+    }
+    let parity = Array::make(spec("1.2", 5, 2, 4096, &sizes(3, 4 * MIB)), rng);
+    let output = parity.coldtrim(&["trim", "--yes", "--member", &text(&parity.members[0])]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(words(&output).contains("parity would be wrong"), "{}", words(&output));
+    let output = coldtrim(&["trim", "--yes", "--member", &one, &other]);
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+}
+
+/// The first member of an array with its record at the end looks like a plain volume.
+#[test]
+fn a_member_that_looks_like_a_volume_is_none() {
+    let rng = &mut Rng(4);
+    for (version, level) in [("0.90", 1), ("1.0", 1), ("0.90", 5), ("1.0", 5)] {
+        let array = Array::make(spec(version, level, 2, 64 << 10, &sizes(3, 6 * MIB)), rng);
+        let output = coldtrim(&["trim", "--yes", &text(&array.members[0])]);
+        assert_eq!(output.status.code(), Some(3), "{version} {level}: {}", words(&output));
+        assert!(words(&output).contains(&format!("Linux RAID (md {version})")), "{}", words(&output));
+    }
+}
