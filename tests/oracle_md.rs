@@ -5,16 +5,14 @@
 mod common;
 #[path = "common/ext4.rs"]
 mod ext4;
+#[path = "common/md_array.rs"]
+mod md_array;
 
 use common::{Rng, coldtrim, parse_ranges, tool_ok};
+use md_array::{carried, script, total, zeroed};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn script() -> String {
-    format!("{}/tests/oracle/md_array.py", env!("CARGO_MANIFEST_DIR"))
-}
+use std::process::Output;
 
 /// One array of made members.
 struct Array {
@@ -29,7 +27,8 @@ impl Array {
     fn make(spec: Value, rng: &mut Rng) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let size: u64 = tool_ok("python3", &[&script(), "size", &spec.to_string()]).trim().parse().expect("a size");
-        let kind = ext4::by_name(*rng.pick(&["1 KiB blocks", "no journal", "metadata_csum, 32-byte descriptors"]));
+        let name: &&str = rng.pick(&["1 KiB blocks", "no journal", "metadata_csum, 32-byte descriptors"]);
+        let kind = ext4::by_name(name);
         let image = ext4::make(folder.path(), kind, size / 1024, ext4::Fill::Fragmented, rng);
         std::fs::File::options().write(true).open(&image).and_then(|file| file.set_len(size)).expect("room");
         let count = spec["sizes"].as_array().expect("sizes").len();
@@ -44,20 +43,6 @@ impl Array {
         let mut words = vec![script(), verb.to_owned(), spec, text(image)];
         words.extend(self.members.iter().map(|member| text(member)));
         tool_ok("python3", &words.iter().map(String::as_str).collect::<Vec<_>>());
-    }
-
-    /// The ranges of a member for free ranges of the array.
-    fn carried(&self, member: usize, free: &str) -> Vec<(u64, u64)> {
-        let mut child = Command::new("python3")
-            .args([script(), "carry".to_owned(), self.spec.to_string(), member.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3");
-        child.stdin.take().expect("a pipe").write_all(free.as_bytes()).expect("a listener");
-        let output = child.wait_with_output().expect("an answer");
-        assert!(output.status.success());
-        parse_ranges(&String::from_utf8_lossy(&output.stdout))
     }
 
     /// Runs coldtrim on the members, last one first: their order must not matter.
@@ -142,27 +127,21 @@ fn trims_exactly(case: &Value, rng: &mut Rng) {
     let done = array.coldtrim(&["trim", "--yes", "--json"]);
     assert!(done.status.success(), "{case}: {}", words(&done));
     let report: Value = serde_json::from_slice(&done.stdout).expect("JSON");
-    let mut total = 0;
-    for (index, (member, mut expected)) in array.members.iter().zip(before).enumerate() {
-        let carried = array.carried(index, &free);
-        total += carried.iter().map(|(_, length)| length).sum::<u64>();
-        for (start, length) in carried {
-            expected[start as usize..(start + length) as usize].fill(0);
-        }
+    let mut sum = 0;
+    for (index, (member, before)) in array.members.iter().zip(before).enumerate() {
+        let carried = carried(&array.spec, index, &free);
+        sum += total(&carried);
+        let expected = zeroed(before, &carried);
         assert!(std::fs::read(member).expect("a member") == expected, "{case}: member {index} is not as expected");
     }
-    assert!(total > MIB, "{case}: only {total} bytes: the case shows nothing");
-    assert_eq!(report["outcome"]["bytes"], total, "{case}");
+    assert!(sum > MIB, "{case}: only {sum} bytes: the case shows nothing");
+    assert_eq!(report["outcome"]["bytes"], sum, "{case}");
     // Put together again: every used byte is there, and copies and parity agree.
     let back = array.folder.path().join("back");
     array.run("read", &back);
-    let (mut image, back) = (std::fs::read(&array.image).expect("the image"), std::fs::read(back).expect("the array"));
-    let mut used_from = 0;
-    for (start, length) in parse_ranges(&free).into_iter().chain([(image.len() as u64, 0)]) {
-        assert!(image[used_from..start as usize] == back[used_from..start as usize], "{case}: used bytes changed");
-        used_from = (start + length) as usize;
-    }
-    image.clear();
+    let [image, back] =
+        [&array.image, &back].map(|path| zeroed(std::fs::read(path).expect("the array"), &parse_ranges(&free)));
+    assert!(image == back, "{case}: used bytes changed");
 }
 
 #[test]
@@ -176,9 +155,9 @@ fn members_are_trimmed_exactly() {
 }
 
 /// What is said of an array whose description was changed, which must be refused.
-fn refusal(array: &mut Array, changes: Value) -> String {
+fn refusal(array: &mut Array, changes: &Value) -> String {
     let before = array.spec.clone();
-    array.again(&changes);
+    array.again(changes);
     let output = array.coldtrim(&["trim", "--yes"]);
     assert_eq!(output.status.code(), Some(3), "{changes}: {}", words(&output));
     array.spec = before;
@@ -211,7 +190,7 @@ fn states_in_which_the_mapping_may_not_hold_are_refused_by_name() {
         (json!({ "count": 3 }), "runs without member 2"),
     ];
     for (changes, expected) in cases {
-        let said = refusal(&mut array, changes.clone());
+        let said = refusal(&mut array, &changes);
         assert!(said.contains(expected), "{changes}: {said}");
     }
     let mut old = Array::make(spec("0.90", 1, 0, 0, &sizes(2, 4 * MIB)), rng);
@@ -221,16 +200,16 @@ fn states_in_which_the_mapping_may_not_hold_are_refused_by_name() {
         (json!({ "damage": 1 }), "the record's sum"),
         (json!({ "events": [7, 5] }), "stopped at event 5"),
     ] {
-        let said = refusal(&mut old, changes.clone());
+        let said = refusal(&mut old, &changes);
         assert!(said.contains(expected), "{changes}: {said}");
     }
     let mut zones = Array::make(spec("1.2", 0, 2, 4096, &[4 * MIB, 6 * MIB]), rng);
-    let said = refusal(&mut zones, json!({ "states_layout": false }));
+    let said = refusal(&mut zones, &json!({ "states_layout": false }));
     assert!(said.contains("layout-original"), "{said}");
     let mut ten = Array::make(spec("1.2", 10, 0x102, 4096, &sizes(4, 4 * MIB)), rng);
-    let said = refusal(&mut ten, json!({ "layout": 0x2_0102 }));
+    let said = refusal(&mut ten, &json!({ "layout": 0x2_0102 }));
     assert!(said.contains("0x20102"), "{said}");
-    let said = refusal(&mut ten, json!({ "layout": 0x202 }));
+    let said = refusal(&mut ten, &json!({ "layout": 0x202 }));
     assert!(said.contains("0x202"), "{said}");
 }
 
@@ -270,10 +249,7 @@ fn one_member_alone_only_of_copies_and_only_when_named() {
     assert!(words(&output).contains("--member PATH"), "{}", words(&output));
     let before = std::fs::read(&other).expect("a member");
     let free = tool_ok(env!("CARGO_BIN_EXE_coldtrim"), &["map", "--format", "ranges", &text(&array.image)]);
-    let mut expected = std::fs::read(&one).expect("a member");
-    for (start, length) in array.carried(0, &free) {
-        expected[start as usize..(start + length) as usize].fill(0);
-    }
+    let expected = zeroed(std::fs::read(&one).expect("a member"), &carried(&array.spec, 0, &free));
     for words_of in [vec![&one], vec![&one, &other]] {
         let words_of: Vec<&str> = words_of.into_iter().map(String::as_str).collect();
         let output = coldtrim(&[&["trim", "--yes", "--member", &one], &words_of[..]].concat());

@@ -9,6 +9,8 @@ mod in_use;
 mod lab;
 #[path = "root_lab/md.rs"]
 mod md;
+#[path = "common/md_array.rs"]
+mod md_array;
 #[path = "root_lab/trim.rs"]
 mod trim;
 

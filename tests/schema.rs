@@ -68,6 +68,28 @@ fn refused_kept_and_partly_done() {
     valid(&said(&["trim", "--json", "--yes", "--via", "unmap", text(&first)]));
 }
 
+/// A mirror of two members, and one of them alone.
+#[test]
+fn an_array() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = format!("{}/tests/oracle/md_array.py", env!("CARGO_MANIFEST_DIR"));
+    let spec = json!({ "version": "1.2", "level": 1, "sizes": [9 << 20, 9 << 20], "offset": 1 << 20 }).to_string();
+    let image = folder.path().join("image");
+    let members = [folder.path().join("one"), folder.path().join("other")];
+    let size = common::tool_ok("python3", &[&script, "size", &spec]);
+    common::tool_ok("truncate", &["--size", size.trim(), text(&image)]);
+    common::tool_ok("mke2fs", &["-q", "-F", "-t", "ext4", text(&image)]);
+    common::tool_ok("python3", &[&script, "lay", &spec, text(&image), text(&members[0]), text(&members[1])]);
+    let both = [text(&members[0]), text(&members[1])];
+    let map = valid(&said(&["map", "--json", both[0], both[1]]));
+    assert_eq!(map["arrays"][0]["members"][1]["role"], "member 1");
+    let done = valid(&said(&["trim", "--json", "--yes", both[0], both[1]]));
+    let shares = done["volumes"].as_array().and_then(|volumes| volumes.iter().find(|v| v.get("array").is_some()));
+    assert_eq!(shares.map(|volume| volume["members"].as_array().map(Vec::len)), Some(Some(2)));
+    let alone = valid(&said(&["trim", "--json", "--dry-run", both[0]]));
+    assert_eq!(alone["exit_code"], 3);
+}
+
 #[test]
 fn what_nobody_knows() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,11 +1,10 @@
 //! md arrays of the real kernel and mdadm: made and filled in the guest, trimmed here as members, assembled again there.
 
-use crate::common::{self, coldtrim, parse_ranges, tool_ok};
+use crate::common::{self, coldtrim, tool_ok};
 use crate::lab::{Lab, guest_file};
+use crate::md_array::{carried, total, zeroed};
 use serde_json::json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// One array: record version, mdadm's level and layout, Linux' numbers for both, chunk in KiB, KiB of each member.
 struct Case {
@@ -120,20 +119,6 @@ fn described(case: &Case, members: &[PathBuf]) -> serde_json::Value {
     spec
 }
 
-fn carried(spec: &serde_json::Value, member: usize, free: &str) -> Vec<(u64, u64)> {
-    let script = format!("{}/tests/oracle/md_array.py", env!("CARGO_MANIFEST_DIR"));
-    let mut child = Command::new("python3")
-        .args([script, "carry".to_owned(), spec.to_string(), member.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("python3");
-    child.stdin.take().expect("a pipe").write_all(free.as_bytes()).expect("a listener");
-    let output = child.wait_with_output().expect("an answer");
-    assert!(output.status.success());
-    parse_ranges(&String::from_utf8_lossy(&output.stdout))
-}
-
 fn trims_a_real_array(lab: &Lab, case: &Case) {
     let name = case.name();
     println!("{name}");
@@ -153,16 +138,14 @@ fn trims_a_real_array(lab: &Lab, case: &Case) {
     let before: Vec<Vec<u8>> = members.iter().map(|member| std::fs::read(member).expect("a member")).collect();
     let done = coldtrim(&[&["trim", "--yes"], &words[..]].concat());
     assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stdout));
-    let mut total = 0;
-    for (number, (member, mut expected)) in members.iter().zip(before).enumerate() {
-        for (start, length) in carried(&spec, number, &free) {
-            total += length;
-            expected[usize::try_from(start).expect("a place")..usize::try_from(start + length).expect("a place")]
-                .fill(0);
-        }
+    let mut sum = 0;
+    for (number, (member, before)) in members.iter().zip(before).enumerate() {
+        let carried = carried(&spec, number, &free);
+        sum += total(&carried);
+        let expected = zeroed(before, &carried);
         assert!(std::fs::read(member).expect("a member") == expected, "{name}: member {number} is not as expected");
     }
-    assert!(total > 1 << 20, "{name}: only {total} bytes: the case shows nothing");
+    assert!(sum > 1 << 20, "{name}: only {sum} bytes: the case shows nothing");
     let check = if case.numbers.0 > 0 { "yes" } else { "no" };
     let said = lab.run_ok(&format!("sh {script} check /lab/md {} {check}", members.len()));
     assert!(check == "no" || said.contains("mismatches: 0\n"), "{name}: {said}");
