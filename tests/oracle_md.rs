@@ -207,9 +207,9 @@ fn states_in_which_the_mapping_may_not_hold_are_refused_by_name() {
     let said = refusal(&mut zones, &json!({ "states_layout": false }));
     assert!(said.contains("layout-original"), "{said}");
     let mut ten = Array::make(spec("1.2", 10, 0x102, 4096, &sizes(4, 4 * MIB)), rng);
-    let said = refusal(&mut ten, &json!({ "layout": 0x2_0102 }));
+    let said = refusal(&mut ten, &json!({ "said_layout": 0x2_0102 }));
     assert!(said.contains("0x20102"), "{said}");
-    let said = refusal(&mut ten, &json!({ "layout": 0x202 }));
+    let said = refusal(&mut ten, &json!({ "said_layout": 0x202 }));
     assert!(said.contains("0x202"), "{said}");
 }
 

@@ -8,7 +8,7 @@ the pictures in drivers/md, sector by sector and without a formula that is used 
     md_array.py carry SPEC MEMBER < RANGES     the ranges of member number MEMBER for free ranges of the array
 
 SPEC is JSON: version, level, layout, chunk (bytes), sizes (bytes of each member), offset (of the data, bytes), and
-optionally: room (bytes for data of each), uuid, name, events (a list), roles (a list), features, resync, size (bytes used of each), zone_layout.
+optionally: room (bytes for data of each), uuid, name, events (a list), roles (a list), features, resync, size (bytes used of each), zone_layout, said_level, said_layout.
 """
 import json, struct, sys
 
@@ -208,7 +208,7 @@ class Array:
         spec, place = self.spec, record_place(self.version, self.sizes[member])
         roles = spec.get("roles", list(range(self.count)))
         features = spec.get("features", 0)
-        layout = self.layout
+        layout = spec.get("said_layout", self.layout)
         if self.level == 0 and spec.get("states_layout", True):
             features |= 0x1000
             layout = spec.get("zone_layout", 2)
