@@ -13,6 +13,7 @@ use crate::run::{Outcome, Stop, Watcher, execute};
 use crate::target::{Awake, Intent, Roots, Target};
 use crate::transport::{ErrorKind, TransportError};
 use anyhow::Result;
+use coldtrim_parsers::volume::Consent;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -148,6 +149,11 @@ fn note_problem(survey: &mut Survey, index: usize, problem: NotPrepared) -> Endi
         }
         NotPrepared::Refused(refusal) => {
             errors.push(format!("{name}: {refusal}"));
+            Ending::Refused
+        }
+        NotPrepared::Rotating(finding) => {
+            let advice = format!("or accept it with --accept {}", Consent::Rotating.name());
+            errors.push(format!("{name}: {}; {} {advice}", finding.message, finding.remedy));
             Ending::Refused
         }
         NotPrepared::Failed(error) => {

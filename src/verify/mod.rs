@@ -1,6 +1,7 @@
 //! Does a route do what it says? Asked in space that is known to be free, before anything else is sent.
 
 pub mod canary;
+pub mod claims;
 pub mod place;
 
 use crate::plan::units::ByteRange;
