@@ -40,8 +40,8 @@ pub enum NotPrepared {
     NoRoute(Vec<String>),
     /// The route works, but the plan was refused.
     Refused(Refusal),
-    /// The disk turns, which only asking it showed, and the user did not accept that.
-    Rotating(Finding),
+    /// Only asking the disk or reading the options showed why it must not be done, and what helps.
+    Unwanted(Finding),
     /// Opening a route failed in a way that forbids trying others.
     Failed(TransportError),
     /// The node cannot be used any more.
@@ -61,10 +61,14 @@ pub fn prepare_without(
     failed: &[&str],
 ) -> Result<Prepared, NotPrepared> {
     let device = Device::of(&survey.targets[index]).map_err(NotPrepared::Gone)?;
+    if device.facts.is_usb() && job.via.is_none() && !job.canary {
+        let what = "behind a USB bridge `auto` uses a route only after its trial, and --no-canary forbids that";
+        return Err(NotPrepared::Unwanted(Finding::refusal(what, "leave --no-canary out, or name a route with --via")));
+    }
     let (route, reason, transport) = choose(&device, job.via.as_deref(), failed)?;
     // The kernel never asks this behind USB, so the target's own findings could not say it.
     if transport.rotates() == Some(true) && !job.scope.accept.contains(&Consent::Rotating) {
-        return Err(NotPrepared::Rotating(suitable::rotates(&device.facts.path)));
+        return Err(NotPrepared::Unwanted(suitable::rotates(&device.facts.path)));
     }
     let mut prepared = Prepared { target: index, route, reason, transport, device, parts: Vec::new() };
     prepared.parts = plans(survey, &prepared, job).map_err(NotPrepared::Refused)?;

@@ -2,6 +2,7 @@
 
 pub mod canary;
 pub mod claims;
+pub mod neighbours;
 pub mod place;
 
 use crate::plan::units::ByteRange;

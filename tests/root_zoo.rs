@@ -1,0 +1,176 @@
+//! The bridge zoo: enclosures that lie, as USB devices under the kernel's own drivers in the lab. This program is both
+//! sides: called with `serve`, inside the guest, it is the bridges; else it is the tests.
+
+mod common;
+#[path = "common/images.rs"]
+mod images;
+#[path = "common/lab/mod.rs"]
+mod lab;
+#[path = "root_zoo/bridge.rs"]
+mod bridge;
+#[path = "root_zoo/drive.rs"]
+mod drive;
+#[path = "root_zoo/table.rs"]
+mod table;
+#[path = "root_zoo/usbip.rs"]
+mod usbip;
+
+use bridge::Unit;
+use drive::Drive;
+use lab::{Lab, Running, Status};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use table::{ROWS, Row};
+
+const COLDTRIM: &str = env!("CARGO_BIN_EXE_coldtrim");
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, verb, image, folder] = &words[..]
+        && verb == "serve"
+    {
+        return serve(image, Path::new(folder));
+    }
+    let trial = Trial::test("root_zoo_of_bridges", || zoo().map_err(Failed::from)).with_ignored_flag(true);
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
+}
+
+/// All bridges at once. Tells their nodes in files, and what they have seen whenever a file asks for it.
+fn serve(image: &str, folder: &Path) {
+    let units: Vec<(&str, Arc<Mutex<Unit>>)> = ROWS
+        .iter()
+        .map(|row| {
+            let unit = Arc::new(Mutex::new(Unit::new(row.bridge, Drive::open(image))));
+            let node = usbip::attach(Arc::clone(&unit), row.name);
+            std::fs::write(folder.join(format!("{}.node", row.name)), node.display().to_string()).expect("a note");
+            (row.name, unit)
+        })
+        .collect();
+    std::fs::write(folder.join("ready"), "").expect("a note");
+    loop {
+        for (name, unit) in &units {
+            let ask = folder.join(format!("{name}.ask"));
+            if ask.exists() {
+                let unit = unit.lock().expect("no panic");
+                let mut text = String::new();
+                for (first, count) in unit.drive.differences() {
+                    let _ = writeln!(text, "changed {first} {count}");
+                }
+                for line in &unit.log {
+                    let _ = writeln!(text, "log {line}");
+                }
+                std::fs::write(folder.join(format!("{name}.part")), text).expect("a note");
+                std::fs::rename(folder.join(format!("{name}.part")), folder.join(format!("{name}.state")))
+                    .expect("a note");
+                std::fs::remove_file(ask).expect("a note");
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn zoo() -> Result<(), String> {
+    let lab = Lab::boot(&[])?;
+    let image = images::ext4_of(&lab.share, "zoo.raw", 64);
+    let free = common::map_ranges(&image);
+    let _ = lab.run_ok("modprobe vhci_hcd");
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let server = lab.start(&format!("exec {} serve /lab/zoo.raw /lab", program.display()));
+    wait_for(&lab.share.join("ready"), &server)?;
+    let since = Instant::now();
+    let runs: Vec<(&Row, Running<'_>)> = ROWS.iter().map(|row| (row, lab.start(&commands(&lab, row)))).collect();
+    let results: Vec<Result<String, String>> = runs
+        .into_iter()
+        .map(|(row, run)| {
+            let output = run.wait();
+            let state = state(&lab, row, &server)?;
+            judge(row, &output, &state, &free)
+        })
+        .collect();
+    println!("{} bridges in {:.0?}", ROWS.len(), since.elapsed());
+    println!("| bridge | verdict | evidence | exit |\n| --- | --- | --- | --- |");
+    let mut wrong = String::new();
+    for result in results {
+        match result {
+            Ok(line) => println!("{line}"),
+            Err(why) => wrong += &why,
+        }
+    }
+    server.signal(9);
+    let _ = server.wait();
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+fn node(lab: &Lab, row: &Row) -> String {
+    std::fs::read_to_string(lab.share.join(format!("{}.node", row.name))).expect("a note from the server")
+}
+
+fn commands(lab: &Lab, row: &Row) -> String {
+    let (node, name) = (node(lab, row), row.name);
+    format!(
+        "{COLDTRIM} probe --json --anonymous {node} >/lab/{name}.probe 2>&1; \
+         exec {COLDTRIM} trim --yes --json --no-witness {} {node}",
+        row.arguments
+    )
+}
+
+fn wait_for(path: &Path, server: &Running<'_>) -> Result<(), String> {
+    for _ in 0..4000 {
+        if path.exists() {
+            return Ok(());
+        }
+        if server.so_far().is_none() {
+            return Err("the bridges' server has ended".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(format!("{} did not come; {}", path.display(), server.so_far().expect("it runs")))
+}
+
+fn state(lab: &Lab, row: &Row, server: &Running<'_>) -> Result<String, String> {
+    std::fs::write(lab.share.join(format!("{}.ask", row.name)), "").map_err(|e| e.to_string())?;
+    let file = lab.share.join(format!("{}.state", row.name));
+    wait_for(&file, server)?;
+    std::fs::read_to_string(file).map_err(|e| e.to_string())
+}
+
+/// The row of the published table, or what is not as expected.
+fn judge(row: &Row, output: &lab::Output, state: &str, free: &[(u64, u64)]) -> Result<String, String> {
+    let wrong = |what: &str| Err(format!("{}: {what}\n{output}\n{}\n", row.name, tail(state)));
+    let changed: Vec<(u64, u64)> = state
+        .lines()
+        .filter_map(|line| line.strip_prefix("changed "))
+        .filter_map(|line| line.split_once(' '))
+        .map(|(first, count)| (number(first) * drive::SECTOR, number(count) * drive::SECTOR))
+        .collect();
+    let is_free =
+        |(start, length): &(u64, u64)| free.iter().any(|(from, len)| from <= start && start + length <= from + len);
+    if let Some((start, length)) = changed.iter().find(|range| !is_free(range)) {
+        return wrong(&format!("{length} bytes at byte {start} are in use, and changed"));
+    }
+    if output.status != Status::Exited(row.exit) {
+        return wrong(&format!("expected exit code {}", row.exit));
+    }
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).map_err(|e| format!("{}: {e}", row.name))?;
+    let text = |key: &str| report["volumes"][0][key].as_str().unwrap_or("-").to_owned();
+    if text("verdict") != row.verdict || text("route") != row.route {
+        return wrong(&format!("expected verdict '{}' of route '{}'", row.verdict, row.route));
+    }
+    if row.all_discarded && changed != free {
+        return wrong("not all free space was discarded");
+    }
+    Ok(format!("| {} | {} ({}) | {} | {} |", row.about, text("verdict"), text("route"), text("evidence"), row.exit))
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// The last lines of what a bridge has seen.
+fn tail(state: &str) -> String {
+    let lines: Vec<&str> = state.lines().collect();
+    lines[lines.len().saturating_sub(25)..].join("\n")
+}
