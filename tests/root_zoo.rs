@@ -40,10 +40,11 @@ fn main() {
 
 /// All bridges at once. Tells their nodes in files, and what they have seen whenever a file asks for it.
 fn serve(image: &str, folder: &Path) {
+    let image = Arc::new(std::fs::read(image).expect("the image"));
     let units: Vec<(&str, Arc<Mutex<Unit>>)> = ROWS
         .iter()
         .map(|row| {
-            let unit = Arc::new(Mutex::new(Unit::new(row.bridge, Drive::open(image))));
+            let unit = Arc::new(Mutex::new(Unit::new(row.bridge, Drive::new(Arc::clone(&image)))));
             let node = usbip::attach(Arc::clone(&unit), row.name);
             std::fs::write(folder.join(format!("{}.node", row.name)), node.display().to_string()).expect("a note");
             (row.name, unit)

@@ -2,59 +2,55 @@
 //! changed.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 pub const SECTOR: u64 = 512;
 type Sector = [u8; 512];
 
 pub struct Drive {
-    image: File,
+    image: Arc<Vec<u8>>,
     pub sectors: u64,
-    changed: BTreeMap<u64, Sector>,
+    /// What was written; none is a sector of zeros.
+    changed: BTreeMap<u64, Option<Box<Sector>>>,
 }
 
 impl Drive {
-    pub fn open(path: &str) -> Self {
-        let image = File::open(path).expect("the image");
-        let sectors = image.metadata().expect("the image's size").len() / SECTOR;
+    /// Many drives may share an image.
+    pub fn new(image: Arc<Vec<u8>>) -> Self {
+        let sectors = u64::try_from(image.len()).expect("a 64-bit machine") / SECTOR;
         Self { image, sectors, changed: BTreeMap::new() }
     }
 
-    /// A drive of the same size with nothing on it but its own numbers.
+    /// A drive of the same size with something else on it.
     pub fn other(&self) -> Self {
-        let mut other = Self { image: File::open("/dev/zero").expect("zeros"), ..Self::open_again(self) };
-        let sectors: Vec<u64> = (0..self.sectors).step_by(8).collect();
-        for sector in sectors {
-            other.changed.insert(sector, [0xA5; 512]);
-        }
-        other
+        let different = self.image.iter().map(|byte| !byte).collect();
+        Self::new(Arc::new(different))
     }
 
-    fn open_again(this: &Self) -> Self {
-        Self { image: this.image.try_clone().expect("a descriptor"), sectors: this.sectors, changed: BTreeMap::new() }
+    fn original(&self, sector: u64) -> &[u8] {
+        let at = usize::try_from(sector * SECTOR).expect("a 64-bit machine");
+        &self.image[at..at + 512]
     }
 
     pub fn read(&self, first: u64, count: u64) -> Vec<u8> {
-        let mut bytes = vec![0; usize::try_from(count * SECTOR).expect("a small read")];
-        self.image.read_exact_at(&mut bytes, first * SECTOR).expect("the image");
-        for (sector, content) in self.changed.range(first..first + count) {
-            let at = usize::try_from((sector - first) * SECTOR).expect("a small read");
-            bytes[at..at + 512].copy_from_slice(content);
-        }
-        bytes
+        let sector = |sector: u64| match self.changed.get(&sector) {
+            Some(Some(content)) => content.to_vec(),
+            Some(None) => vec![0; 512],
+            None => self.original(sector).to_vec(),
+        };
+        (first..first + count).flat_map(sector).collect()
     }
 
     pub fn write(&mut self, first: u64, bytes: &[u8]) {
         for (sector, content) in (first..).zip(bytes.chunks_exact(512)) {
-            self.changed.insert(sector, content.try_into().expect("512 bytes"));
+            self.changed.insert(sector, Some(Box::new(content.try_into().expect("512 bytes"))));
         }
     }
 
     /// Discards what of the range is on the drive.
     pub fn discard(&mut self, first: u64, count: u64) {
         for sector in first..first.saturating_add(count).min(self.sectors) {
-            self.changed.insert(sector, [0; 512]);
+            self.changed.insert(sector, None);
         }
     }
 
@@ -62,10 +58,9 @@ impl Drive {
     pub fn differences(&self) -> Vec<(u64, u64)> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for (sector, content) in &self.changed {
-            let mut before = [0; 512];
-            self.image.read_exact_at(&mut before, sector * SECTOR).expect("the image");
+            let now = content.as_ref().map_or(&[0; 512][..], |content| &content[..]);
             match runs.last_mut() {
-                _ if before == *content => {}
+                _ if self.original(*sector) == now => {}
                 Some((first, count)) if *first + *count == *sector => *count += 1,
                 _ => runs.push((*sector, 1)),
             }
