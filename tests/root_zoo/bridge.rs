@@ -100,7 +100,6 @@ pub const SAT: Bridge = Bridge { sat_16: true, ..PLAIN };
 pub struct Unit {
     pub bridge: Bridge,
     pub drive: Drive,
-    other: Option<Drive>,
     waiting: Vec<(u32, u64, u64)>,
     discards: u32,
     attention: bool,
@@ -110,8 +109,7 @@ pub struct Unit {
 
 impl Unit {
     pub fn new(bridge: Bridge, drive: Drive) -> Self {
-        let other = bridge.sat_other_disk.then(|| drive.other());
-        Self { bridge, drive, other, waiting: Vec::new(), discards: 0, attention: false, log: Vec::new() }
+        Self { bridge, drive, waiting: Vec::new(), discards: 0, attention: false, log: Vec::new() }
     }
 
     /// Carries out a command.
@@ -280,9 +278,13 @@ impl Unit {
             0xEC => Answer::good(self.identity()),
             0x24 | 0x25 => {
                 let first = registers.address + self.bridge.sat_shift;
-                let drive = self.other.as_ref().unwrap_or(&self.drive);
-                Answer::good(drive.read(first.min(self.drive.sectors - registers.count), registers.count))
+                let mut data = self.drive.read(first.min(self.drive.sectors - registers.count), registers.count);
+                if self.bridge.sat_other_disk {
+                    data.iter_mut().for_each(|byte| *byte = !*byte);
+                }
+                Answer::good(data)
             }
+            0x06 if self.bridge.sat_other_disk => Answer::good(Vec::new()),
             0x06 if registers.features == 1 => {
                 let mut payload = out.to_vec();
                 payload.iter_mut().skip(self.bridge.payload).for_each(|byte| *byte = 0);

@@ -21,12 +21,6 @@ impl Drive {
         Self { image, sectors, changed: BTreeMap::new() }
     }
 
-    /// A drive of the same size with something else on it.
-    pub fn other(&self) -> Self {
-        let different = self.image.iter().map(|byte| !byte).collect();
-        Self::new(Arc::new(different))
-    }
-
     fn original(&self, sector: u64) -> &[u8] {
         let at = usize::try_from(sector * SECTOR).expect("a 64-bit machine");
         &self.image[at..at + 512]

@@ -21,8 +21,8 @@ const STALL: i32 = -32;
 const UNLINKED: i32 = -104;
 const VHCI: &str = "/sys/devices/platform/vhci_hcd.0";
 
-/// Attaches a unit under a serial number and serves it for ever. Gives its node.
-pub fn attach(unit: Arc<Mutex<Unit>>, serial: &str) -> PathBuf {
+/// Attaches a unit under a serial number and serves it for ever.
+pub fn attach(unit: Arc<Mutex<Unit>>, serial: &str) {
     let (kernel, ours) = UnixStream::pair().expect("a socket pair");
     let port = free_port();
     // 3 is high speed; the device number only has to be unique.
@@ -30,7 +30,6 @@ pub fn attach(unit: Arc<Mutex<Unit>>, serial: &str) -> PathBuf {
     std::fs::write(format!("{VHCI}/attach"), &line).unwrap_or_else(|e| panic!("attach {line}: {e}"));
     let name = serial.to_owned();
     std::thread::spawn(move || Device { unit, serial: name, stream: ours, bulk: Bulk::default() }.serve());
-    wait_for_node(serial)
 }
 
 /// The first port of a high-speed hub that nothing is attached to (status 4).
@@ -51,7 +50,8 @@ fn free_port() -> u32 {
     text.lines().find_map(port).unwrap_or_else(|| panic!("no free port:\n{text}"))
 }
 
-fn wait_for_node(serial: &str) -> PathBuf {
+/// The node that the kernel made for the device of this serial number.
+pub fn wait_for_node(serial: &str) -> PathBuf {
     for _ in 0..600 {
         for entry in std::fs::read_dir("/sys/block").expect("sysfs").flatten() {
             let Ok(path) = entry.path().canonicalize() else { continue };
