@@ -205,7 +205,9 @@ fn print(out: &mut dyn Write, answer: &Answer, output: &Output) -> std::io::Resu
     }
     match &answer.kernel {
         Some(reason) => writeln!(out, "  the kernel sends no discard by itself: {reason}")?,
-        None => writeln!(out, "  the kernel discards by itself, up to {} at once", human::bytes(disk.discard.max_bytes))?,
+        None => {
+            writeln!(out, "  the kernel discards by itself, up to {} at once", human::bytes(disk.discard.max_bytes))?
+        }
     }
     for line in &answer.contradictions {
         writeln!(out, "  {} {line}", output.paint.warn("contradiction:"))?;

@@ -54,12 +54,7 @@ pub fn prepare(survey: &Survey, index: usize, job: &TrimJob) -> Result<Prepared,
 }
 
 /// The same without the routes of these names, which failed their trial.
-pub fn prepare_without(
-    survey: &Survey,
-    index: usize,
-    job: &TrimJob,
-    failed: &[&str],
-) -> Result<Prepared, NotPrepared> {
+pub fn prepare_without(survey: &Survey, index: usize, job: &TrimJob, failed: &[&str]) -> Result<Prepared, NotPrepared> {
     let device = Device::of(&survey.targets[index]).map_err(NotPrepared::Gone)?;
     if device.facts.is_usb() && job.via.is_none() && !job.canary {
         let what = "behind a USB bridge `auto` uses a route only after its trial, and --no-canary forbids that";

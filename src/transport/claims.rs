@@ -178,11 +178,11 @@ mod tests {
 
     fn start() -> Script {
         let capacity = [&99_u32.to_be_bytes()[..], &512_u32.to_be_bytes()].concat();
-        Script::default()
-            .answers(&INQUIRY, &inquiry())
-            .ok(&[0; 6])
-            .answers(&READ_CAPACITY_10, &capacity)
-            .fails(&READ_CAPACITY_16, &[], (5, 0x20, 0))
+        Script::default().answers(&INQUIRY, &inquiry()).ok(&[0; 6]).answers(&READ_CAPACITY_10, &capacity).fails(
+            &READ_CAPACITY_16,
+            &[],
+            (5, 0x20, 0),
+        )
     }
 
     #[test]

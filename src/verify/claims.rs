@@ -48,7 +48,8 @@ fn unmap(claims: &ScsiClaims) -> Option<String> {
                 .to_owned(),
         ),
         (None, false, Some(true)) => Some(
-            "READ CAPACITY(16) says that blocks can be unmapped (LBPME 1), and no page says by which command".to_owned(),
+            "READ CAPACITY(16) says that blocks can be unmapped (LBPME 1), and no page says by which command"
+                .to_owned(),
         ),
         _ => None,
     }

@@ -55,7 +55,8 @@ pub fn wait_for_node(serial: &str) -> PathBuf {
     for _ in 0..600 {
         for entry in std::fs::read_dir("/sys/block").expect("sysfs").flatten() {
             let Ok(path) = entry.path().canonicalize() else { continue };
-            let is_ours = |folder: &Path| std::fs::read_to_string(folder.join("serial")).is_ok_and(|s| s.trim() == serial);
+            let is_ours =
+                |folder: &Path| std::fs::read_to_string(folder.join("serial")).is_ok_and(|s| s.trim() == serial);
             if path.ancestors().any(is_ours) {
                 return Path::new("/dev").join(entry.file_name());
             }
