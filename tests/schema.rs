@@ -90,6 +90,19 @@ fn an_array() {
     assert_eq!(alone["exit_code"], 3);
 }
 
+/// Without hardware there is nobody to ask; with it, the lab's zoo keeps what was printed valid.
+#[test]
+fn probe_of_what_is_no_disk() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let run = said(&["probe", "--json", text(&image)]);
+    let object = valid(&run);
+    assert_eq!(object["exit_code"], 2);
+    run.expect(2, &["an image file", "coldtrim trim -n"]);
+    let gone = folder.path().join("gone");
+    valid(said(&["probe", "--json", text(&gone)]).expect(1, &["does not exist", "coldtrim list"]));
+}
+
 #[test]
 fn what_nobody_knows() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -23,7 +23,7 @@ Examples:
   coldtrim map /dev/sdb                   what is free on every volume of the disk (changes nothing)
   coldtrim trim -n /dev/sdb1              what would be discarded, and how (changes nothing)
   coldtrim trim /dev/sdb1                 show it, ask, do it
-  coldtrim trim --via unmap /dev/sdb1     the same for a drive behind a USB bridge
+  coldtrim probe /dev/sdb                 what an enclosure claims, and what follows (changes nothing)
   coldtrim demo                           the main job on small images; needs no root and no drive
 
 Exit codes:
@@ -86,6 +86,11 @@ pub enum Command {
     /// Reads the map, rounds it inwards to what the device can discard, shows the plan, asks, and sends it. The whole
     /// disk is claimed for the run. Deleted files can then no longer be recovered.
     Trim(TrimArgs),
+    /// Ask DEVICE, its bridge and its drive what they claim about discarding, and say what follows; changes nothing
+    ///
+    /// Sends commands that only ask (INQUIRY, READ CAPACITY, IDENTIFY). Claims prove nothing: `trim` tries a route in
+    /// free space before it uses it.
+    Probe(ProbeArgs),
     /// Run the main job on small images that the program carries, and check the result
     ///
     /// Needs no root and no drive: copies the images to a temporary folder, trims them by punching holes, and
@@ -105,6 +110,7 @@ impl Command {
             Self::List(_) => "list",
             Self::Map(_) => "map",
             Self::Trim(_) => "trim",
+            Self::Probe(_) => "probe",
             Self::Demo(_) => "demo",
             Self::Completions { .. } => "completions",
         }
@@ -217,6 +223,16 @@ pub struct TrimArgs {
     /// Write every command and its answer to FILE
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ProbeArgs {
+    /// The disk, or a partition on it: the whole disk is asked
+    #[arg(value_name = "DEVICE")]
+    pub device: String,
+    /// Leave out serial numbers and other marks of this one unit, so that the report can be shared
+    #[arg(long)]
+    pub anonymous: bool,
 }
 
 #[derive(Debug, Args)]

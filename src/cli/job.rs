@@ -99,6 +99,13 @@ pub enum Job {
     Map(Scope, MapFormatArg),
     /// `trim`
     Trim(TrimJob),
+    /// `probe`
+    Probe {
+        /// As typed.
+        device: String,
+        /// Without the marks of one unit.
+        anonymous: bool,
+    },
     /// `demo`
     Demo {
         /// Keep the images here.
@@ -142,6 +149,9 @@ pub enum UsageError {
     /// JSON is an answer of its own.
     #[error("--json and --format {0} are two answers to one question; give one of them")]
     TwoFormats(String),
+    /// A question to nobody.
+    #[error("{0} is {1}, with no enclosure and no drive of its own to ask; {2}")]
+    NothingToAsk(String, &'static str, String),
     /// Two plans.
     #[error("--save-plan writes a plan to be reviewed and --plan runs a reviewed one; give one of them")]
     TwoPlans,
@@ -161,6 +171,7 @@ impl Job {
                 Self::Map(scope(args.target)?, format)
             }
             Command::Trim(args) => Self::Trim(trim(args)?),
+            Command::Probe(args) => Self::Probe { device: args.device, anonymous: args.anonymous },
             Command::Demo(args) => Self::Demo { keep: args.keep, fs: args.fs },
             Command::Completions { shell } => Self::Completions(shell),
         })

@@ -94,8 +94,8 @@ fn routes(disk: &DiskFacts) -> Vec<String> {
     use crate::transport::{Applies, TRANSPORTS};
     let facts = device::facts_of_disk(disk);
     let word = |route: &crate::transport::Route| match (route.applies)(&facts) {
-        Applies::Auto(_) if !facts.is_usb() => Some(route.name.to_owned()),
-        Applies::Auto(_) | Applies::WhenNamed(_) => Some(format!("--via {}", route.name)),
+        Applies::Auto(_) => Some(route.name.to_owned()),
+        Applies::WhenNamed(_) => Some(format!("--via {}", route.name)),
         Applies::No(_) => None,
     };
     TRANSPORTS.iter().filter_map(word).collect()

@@ -17,6 +17,7 @@ mod interrupt;
 mod job;
 mod list;
 mod map;
+mod probe;
 mod routes;
 mod saved_plan;
 mod settle;
@@ -92,6 +93,7 @@ fn run(job: Job, output: &Output) -> anyhow::Result<Ending> {
         Job::List(devices) => list::run(&devices, output),
         Job::Map(scope, format) => map::run(&scope, format, output),
         Job::Trim(job) => trim::run(&job, output),
+        Job::Probe { device, anonymous } => probe::run(&device, anonymous, output),
         Job::Demo { keep, fs } => demo::run(keep.as_deref(), fs.as_deref(), output),
         Job::Completions(shell) => completions(shell),
     }

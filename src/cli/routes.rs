@@ -7,8 +7,9 @@ use super::survey::Survey;
 use crate::plan::units::ByteRange;
 use crate::plan::{Disk, Plan, Policy, Refusal, Region};
 use crate::report::State;
-use crate::target::TargetError;
+use crate::target::{TargetError, suitable};
 use crate::transport::{Applies, ErrorKind, Route, TRANSPORTS, Transport, TransportError};
+use coldtrim_parsers::volume::{Consent, Finding};
 
 /// One device with its route and the plans of its volumes.
 pub struct Prepared {
@@ -42,6 +43,8 @@ pub enum NotPrepared {
     NoRoute(Vec<String>),
     /// The route works, but the plan was refused.
     Refused(Refusal),
+    /// Only asking the disk or reading the options showed why it must not be done, and what helps.
+    Unwanted(Finding),
     /// Opening a route failed in a way that forbids trying others.
     Failed(TransportError),
     /// The node cannot be used any more.
@@ -50,8 +53,21 @@ pub enum NotPrepared {
 
 /// Chooses a route for target number `index` and plans everything that is clean on it.
 pub fn prepare(survey: &Survey, index: usize, job: &TrimJob) -> Result<Prepared, NotPrepared> {
+    prepare_without(survey, index, job, &[])
+}
+
+/// The same without the routes of these names, which failed their trial.
+pub fn prepare_without(survey: &Survey, index: usize, job: &TrimJob, failed: &[&str]) -> Result<Prepared, NotPrepared> {
     let device = Device::of(&survey.targets[index]).map_err(NotPrepared::Gone)?;
-    let (route, reason, transport) = choose(&device, job.via.as_deref())?;
+    if device.facts.is_usb() && job.via.is_none() && !job.canary {
+        let what = "behind a USB bridge `auto` uses a route only after its trial, and --no-canary forbids that";
+        return Err(NotPrepared::Unwanted(Finding::refusal(what, "leave --no-canary out, or name a route with --via")));
+    }
+    let (route, reason, transport) = choose(&device, job.via.as_deref(), failed)?;
+    // The kernel never asks this behind USB, so the target's own findings could not say it.
+    if transport.rotates() == Some(true) && !job.scope.accept.contains(&Consent::Rotating) {
+        return Err(NotPrepared::Unwanted(suitable::rotates(&device.facts.path)));
+    }
     let mut prepared = Prepared { target: index, route, reason, transport, device, parts: Vec::new() };
     prepared.parts = plans(survey, &prepared, job).map_err(NotPrepared::Refused)?;
     Ok(prepared)
@@ -59,16 +75,12 @@ pub fn prepare(survey: &Survey, index: usize, job: &TrimJob) -> Result<Prepared,
 
 type Chosen = (&'static Route, String, Box<dyn Transport>);
 
-fn choose(device: &Device, via: Option<&str>) -> Result<Chosen, NotPrepared> {
+fn choose(device: &Device, via: Option<&str>, failed: &[&str]) -> Result<Chosen, NotPrepared> {
     let mut tried = Vec::new();
-    for route in TRANSPORTS.iter().filter(|route| via.is_none_or(|name| name == route.name)) {
+    let wanted = |route: &&Route| via.is_none_or(|name| name == route.name) && !failed.contains(&route.name);
+    for route in TRANSPORTS.iter().filter(wanted) {
         let reason = match ((route.applies)(&device.facts), via) {
             (Applies::Auto(reason) | Applies::WhenNamed(reason), Some(_)) => format!("named by --via; {reason}"),
-            (Applies::Auto(_), None) if device.facts.is_usb() => {
-                let name = route.name;
-                tried.push(format!("{name}: behind a USB bridge the route has to be named: --via {name}"));
-                continue;
-            }
             (Applies::Auto(reason), None) => reason.to_owned(),
             (Applies::WhenNamed(reason), None) => {
                 tried.push(format!("{}: only when named with --via {}: {reason}", route.name, route.name));

@@ -89,7 +89,7 @@ fn attempt(
 }
 
 /// All planned space of the device, sorted and merged.
-fn all_planned(device: &Prepared) -> Vec<ByteRange> {
+pub fn all_planned(device: &Prepared) -> Vec<ByteRange> {
     let mut all: Vec<ByteRange> = device.parts.iter().flat_map(|part| part.plan.extents().iter().copied()).collect();
     all.sort_unstable();
     all.dedup_by(|next, last| match ByteRange::new(last.start(), next.end()) {
@@ -118,7 +118,7 @@ fn sample(device: &Prepared) -> Vec<ByteRange> {
 }
 
 /// A number that no earlier run used, so that an old pattern cannot pass for the new one.
-fn nonce() -> u64 {
+pub fn nonce() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

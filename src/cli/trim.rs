@@ -2,10 +2,10 @@
 
 use super::arrays::pieces_on;
 use super::job::{Output, TrimJob};
-use super::routes::{NotPrepared, PlannedPart, Prepared, prepare};
+use super::routes::{NotPrepared, PlannedPart, Prepared, prepare, prepare_without};
 use super::settle::settle;
 use super::survey::{Survey, complain, print_notes};
-use super::trial::try_route;
+use super::trial::{Failed, Tried, all_planned, nonce, try_route};
 use super::{Ending, confirm, interrupt, saved_plan};
 use crate::plan::Batch;
 use crate::plan::units::ByteRange;
@@ -14,8 +14,10 @@ use crate::report::progress::Progress;
 use crate::report::{OutcomeReport, PlanReport, Reason, Report, State, VolumeReport, human, text};
 use crate::run::{Outcome, Stop, Watcher, execute};
 use crate::target::{Awake, Intent, Roots, Target};
-use crate::transport::{ErrorKind, TransportError};
+use crate::transport::{Direct, ErrorKind, NodeKind, TransportError};
+use crate::verify::neighbours::Neighbours;
 use anyhow::Result;
+use coldtrim_parsers::volume::Weight;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -166,6 +168,14 @@ fn note_problem(survey: &mut Survey, index: usize, problem: NotPrepared) -> Endi
             errors.push(format!("{name}: {refusal}"));
             Ending::Refused
         }
+        NotPrepared::Unwanted(finding) => {
+            let advice = match finding.weight {
+                Weight::Consent(consent) => format!("; or accept it with --accept {}", consent.name()),
+                _ => String::new(),
+            };
+            errors.push(format!("{name}: {}; next: {}{advice}", finding.message, finding.remedy));
+            Ending::Refused
+        }
         NotPrepared::Failed(error) => {
             errors.push(describe(&name, &error));
             ending_of_error(&error)
@@ -269,16 +279,24 @@ fn run_device(
         survey.report.errors.push(format!("{name}: {error}"));
         return vec![Ending::Refused; device.parts.len()];
     }
-    let trial = match try_route(target, device, job.canary) {
-        Ok(trial) => trial,
+    let chosen = device.route.name;
+    let tried = tried_route(survey, device, job);
+    if device.route.name != chosen {
+        survey.report.gaps.retain(|gap| gap.target != device.target);
+        note_plans(&mut survey.report, device);
+    }
+    let (trial, mut guard) = match tried {
+        Ok(proved) => proved,
         Err(failed) => {
             survey.report.errors.push(format!("{name}: {}", failed.why));
             note_verdict(&mut survey.report, device, &failed.verdict, &failed.evidence);
             return vec![failed.ending; device.parts.len()];
         }
     };
+    let target = &survey.targets[device.target];
     let total = device.parts.iter().map(|part| part.plan.facts().bytes).sum();
-    let mut watcher = RunWatcher { target, progress: Progress::start(output.progress, device.route.name, total), log };
+    let progress = Progress::start(output.progress, device.route.name, total);
+    let mut watcher = RunWatcher { target, progress, log, guard: guard.as_mut(), harm: None };
     let mut outcomes: Vec<Outcome> = Vec::new();
     for part in &device.parts {
         if outcomes.last().is_some_and(|last| !matches!(last.stop, Stop::Finished)) {
@@ -287,10 +305,18 @@ fn run_device(
         outcomes.push(execute(&part.plan, device.transport.as_mut(), &mut watcher, stop, job.max_rate));
     }
     watcher.progress.finish();
+    let harm = watcher.harm.take();
     let flushed = flush_error(device.transport.flush()).map(|error| describe(&name, &error));
     // Raw commands pass below the page cache, which may still hold what is gone now.
     let dropped = target.drop_caches().err().map(|error| format!("{name}: {error}"));
-    survey.report.errors.extend(flushed.into_iter().chain(dropped));
+    let failed = outcomes.iter().any(|outcome| matches!(outcome.stop, Stop::Failed(_)));
+    let harm = harm.or_else(|| guard.as_mut().and_then(|guard| guard.harm(failed))).map(|what| {
+        format!(
+            "{name}: {what}. The run has ended, and files near by may be damaged: check the volume (fsck -n) and compare \
+             with a backup; do not use this route on this device again"
+        )
+    });
+    survey.report.errors.extend(flushed.into_iter().chain(dropped).chain(harm.clone()));
     note_verdict(&mut survey.report, device, &trial.verdict, &trial.evidence);
     let mut endings: Vec<Ending> =
         outcomes.iter().map(|outcome| ending_of_stop(&outcome.stop, outcome.bytes)).collect();
@@ -298,10 +324,89 @@ fn run_device(
     if let Some(last) = outcomes.last() {
         endings.resize(device.parts.len(), ending_of_stop(&last.stop, 0));
     }
+    if harm.is_some() {
+        endings = vec![Ending::Refused; device.parts.len()];
+    }
     for (part, outcome) in device.parts.iter().zip(&outcomes) {
         note_outcome(&mut survey.report, part, &name, device.target, outcome);
     }
     endings
+}
+
+/// Tries the route of `device`. Where `auto` chose it behind USB and it has no effect or is rejected, the next one is
+/// tried; the plan is then that one's, of the same free space. A reviewed plan is not exchanged.
+fn tried_route(survey: &Survey, device: &mut Prepared, job: &TrimJob) -> Result<(Tried, Option<Guard>), Failed> {
+    let target = &survey.targets[device.target];
+    let mut failures: Vec<(&str, Failed)> = Vec::new();
+    loop {
+        match try_route(target, device, job.canary) {
+            Ok(trial) => return Guard::before(device).map(|guard| (trial, guard)),
+            Err(failed) => failures.push((device.route.name, failed)),
+        }
+        let names: Vec<&str> = failures.iter().map(|(name, _)| *name).collect();
+        let last = failures.last().map(|(_, failed)| failed.ending);
+        let may_go_on = last == Some(Ending::NoRoute) && job.via.is_none() && job.plan.is_none();
+        let next = (may_go_on && device.device.facts.is_usb())
+            .then(|| prepare_without(survey, device.target, job, &names).ok())
+            .flatten();
+        match next {
+            Some(next) => *device = next,
+            None => return Err(together(failures)),
+        }
+    }
+}
+
+/// Why none of several routes was used. The last one tried gives ending, verdict and evidence.
+fn together(failures: Vec<(&str, Failed)>) -> Failed {
+    let whys: Vec<String> = failures.iter().map(|(name, failed)| format!("{name}: {}", failed.why)).collect();
+    let why = whys.join("; ");
+    match failures.into_iter().next_back() {
+        Some((_, last)) => Failed { why, ..last },
+        None => Failed { ending: Ending::NoRoute, why, verdict: None, evidence: "none".to_owned() },
+    }
+}
+
+/// Watches what lies next to the discarded ranges, on raw routes, which nothing else keeps inside of bounds.
+struct Guard {
+    neighbours: Neighbours,
+    reader: Direct,
+}
+
+impl Guard {
+    fn before(device: &Prepared) -> Result<Option<Self>, Failed> {
+        let node = &device.device;
+        if !node.facts.is_usb() && node.facts.kind != NodeKind::Scsi {
+            return Ok(None);
+        }
+        let extents = all_planned(device);
+        let remembered = Direct::open(&node.file, &node.facts).and_then(|mut reader| {
+            let lba = device.transport.limits().lba_size().bytes().max(node.facts.logical_block.bytes());
+            let neighbours = Neighbours::remember(&mut reader, &extents, node.facts.size, lba, nonce())?;
+            Ok(Some(Self { neighbours, reader }))
+        });
+        remembered.map_err(|error| Failed {
+            ending: Ending::Failed,
+            why: format!("what lies next to the free space could not be read: {error}; next: {}", error.advice()),
+            verdict: None,
+            evidence: "none".to_owned(),
+        })
+    }
+
+    /// What changed next to any discarded range, or why that cannot be said. After a run that `failed` the device may
+    /// not be there to be read, which then is told already.
+    fn harm(&mut self, failed: bool) -> Option<String> {
+        let changed = self.neighbours.changed(&mut self.reader);
+        changed.unwrap_or_else(|error| (!failed).then(|| unread(&error)))
+    }
+
+    fn harm_by(&mut self, batch: &Batch<'_>) -> Option<String> {
+        let changed = self.neighbours.changed_beside(&mut self.reader, batch.byte_ranges());
+        changed.unwrap_or_else(|error| Some(unread(&error)))
+    }
+}
+
+fn unread(error: &TransportError) -> String {
+    format!("what lies next to the discarded space could not be read again ({error})")
 }
 
 fn note_verdict(report: &mut Report, device: &Prepared, verdict: &Option<String>, evidence: &str) {
@@ -410,10 +515,14 @@ struct RunWatcher<'a> {
     target: &'a Target,
     progress: Progress,
     log: &'a mut Log,
+    guard: Option<&'a mut Guard>,
+    /// What was found changed that should not have.
+    harm: Option<String>,
 }
 
 impl Watcher for RunWatcher<'_> {
     fn taken(&mut self, batch: &Batch<'_>, took: Duration) {
+        self.harm = self.harm.take().or_else(|| self.guard.as_mut().and_then(|guard| guard.harm_by(batch)));
         self.progress.advance(batch.bytes());
         self.log.line(batch, &format!("taken in {} ms", took.as_millis()));
     }
@@ -423,7 +532,7 @@ impl Watcher for RunWatcher<'_> {
     }
 
     fn objection(&mut self) -> Option<String> {
-        self.target.must_be_unchanged().err().map(|error| error.to_string())
+        self.harm.clone().or_else(|| self.target.must_be_unchanged().err().map(|error| error.to_string()))
     }
 }
 

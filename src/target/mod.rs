@@ -15,7 +15,7 @@ mod interrupt;
 pub mod list;
 mod opener;
 mod resolve;
-mod suitable;
+pub mod suitable;
 mod sys;
 mod sysfs;
 pub mod usage;

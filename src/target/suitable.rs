@@ -46,20 +46,25 @@ fn state(disk: &DiskFacts) -> Option<Finding> {
 
 fn rotation(disk: &DiskFacts) -> Option<Finding> {
     match disk.rotation {
-        Rotation::Rotating => Some(Finding::consent(
-            Consent::Rotating,
-            format!(
-                "{} is a rotating disk: TRIM gains nothing on most of them, and some (shingled ones) get slow or hang on it",
-                disk.node.display()
-            ),
-            "leave it alone, unless you know that it is a shingled disk that wants TRIM",
-        )),
+        Rotation::Rotating => Some(rotates(&disk.node)),
         // Bridges do not pass the question on, and virtual disks have no answer: worth a remark on USB only.
         Rotation::Unknown if matches!(disk.attachment, Attachment::Usb(_)) => {
             Some(Finding::warning(format!("the kernel never asked {} whether it rotates", disk.node.display())))
         }
         Rotation::Unknown | Rotation::Solid => None,
     }
+}
+
+/// The finding for a disk that turns, by whichever layer said so.
+pub fn rotates(node: &std::path::Path) -> Finding {
+    Finding::consent(
+        Consent::Rotating,
+        format!(
+            "{} is a rotating disk: TRIM gains nothing on most of them, and some (shingled ones) get slow or hang on it",
+            node.display()
+        ),
+        "leave it alone, unless you know that it is a shingled disk that wants TRIM",
+    )
 }
 
 /// USB sticks and card readers set the removable-medium bit and portable SSDs do not; an SD card says what it is.

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod blkdiscard;
 mod carrier;
+pub mod claims;
 pub mod error;
 pub mod facts;
 pub mod nvme;
@@ -63,6 +64,11 @@ pub trait Transport {
 
     /// What the drive promises about discarded blocks.
     fn read_after_discard(&self) -> ReadAfterDiscard;
+
+    /// Whether the disk turns; none when it does not say.
+    fn rotates(&self) -> Option<bool> {
+        None
+    }
 
     /// What was found while the route was opened and should be told: contradictions, unread pages, quirks in force.
     fn notes(&self) -> &[String];

@@ -51,7 +51,9 @@ pub fn find_place(plan: &Plan, free: &[ByteRange], capacity: u64, partitions: &[
     };
     SIZES.iter().find_map(|(target, guard)| {
         let granule = limits.granularity();
-        let target = target.next_multiple_of(granule).min(limits.max_range_bytes()).min(limits.max_command_bytes());
+        // A granule more than a round number: whoever rounds outwards hits a guard at one end at least.
+        let target =
+            (target.next_multiple_of(granule) + granule).min(limits.max_range_bytes()).min(limits.max_command_bytes());
         let guard = guard.next_multiple_of(granule);
         let start = ground.choose(target / lba, guard / lba)? * lba;
         let place = Place {

@@ -1,6 +1,8 @@
 //! Does a route do what it says? Asked in space that is known to be free, before anything else is sent.
 
 pub mod canary;
+pub mod claims;
+pub mod neighbours;
 pub mod place;
 
 use crate::plan::units::ByteRange;

@@ -106,8 +106,13 @@ fn filled(path: &Path, size: u64) {
 
 /// An ext4 volume of 8 MiB with holes in it.
 pub fn ext4(folder: &Path, name: &str) -> PathBuf {
+    ext4_of(folder, name, 8)
+}
+
+/// The same of any number of mebibytes.
+pub fn ext4_of(folder: &Path, name: &str, mebibytes: u64) -> PathBuf {
     let path = folder.join(name);
-    filled(&path, 8 << 20);
+    filled(&path, mebibytes << 20);
     let source = source();
     let from = text(source.path());
     let options = ["-q", "-F", "-t", "ext4", "-b", "1024", "-E", "nodiscard", "-L", "hello", "-d", from, text(&path)];

@@ -1,6 +1,8 @@
 //! IDENTIFY DEVICE: what an ATA drive says about itself (ACS-3 section 7.12), checked, because bridges in front of
 //! NVMe drives invent such data.
 
+use super::super::scsi::pages::rotates;
+
 /// A drive's own description.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Identity {
@@ -24,8 +26,8 @@ pub struct Identity {
     pub max_payload_blocks: Option<u16>,
     /// Word 69 bits 14 and 5: trimmed sectors read the same each time, and read as zeros.
     pub promises_zeros: bool,
-    /// Word 217 states a rotation rate.
-    pub rotating: bool,
+    /// Word 217: whether the drive turns; none when it does not say.
+    pub rotates: Option<bool>,
     /// Word 128 bit 2: a password is set and was not given.
     pub locked: bool,
 }
@@ -106,7 +108,7 @@ impl Identity {
             trim: words.bit(169, 0) && is_recent(words.get(80)),
             max_payload_blocks: Some(words.get(105)).filter(|blocks| !matches!(blocks, 0 | 0xFFFF)),
             promises_zeros: words.bit(69, 14) && words.bit(69, 5),
-            rotating: (0x0401..=0xFFFE).contains(&words.get(217)),
+            rotates: rotates(words.get(217)),
             locked: words.bit(128, 2),
         })
     }

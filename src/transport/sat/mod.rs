@@ -19,7 +19,7 @@ use super::carrier::Data;
 use super::quirks::{self, Names, Quirks};
 use super::scsi::device::{DISCARD, WORK};
 use super::scsi::disk::Disk;
-use super::scsi::{ScsiPort, SgIo};
+use super::scsi::{ScsiDevice, ScsiPort, SgIo};
 use super::{Applies, DeviceFacts, Done, ErrorKind, NodeKind, ReadAfterDiscard, Route, Transport, TransportError};
 use crate::plan::Batch;
 use crate::plan::units::{BlockSize, ByteRange, Claims, Limits};
@@ -95,7 +95,7 @@ impl Sat {
             let what = "this is a USB-to-NVMe bridge, on which the command's first byte (A1h) does other things";
             return Err(TransportError::new(ErrorKind::Unsuitable, name(width), what));
         }
-        let (length, identity) = identify(width, &mut disk)?;
+        let (length, identity) = identify(width, &mut disk.device)?;
         let sector = check(width, &disk, &identity)?;
         let names = Names::of(facts, &disk.inquiry.vendor, &disk.inquiry.product, &disk.inquiry.revision);
         let quirks = quirks::find(&names.with_drive(&identity.model, &identity.firmware));
@@ -118,12 +118,29 @@ impl Sat {
     }
 }
 
+/// What the drive says about itself through ATA PASS-THROUGH(16), the one form that only means ATA.
+pub fn ask_identity(device: &mut ScsiDevice) -> Result<Identity, TransportError> {
+    identify(Width::Sixteen, device).map(|(_, identity)| identity)
+}
+
+/// The command with which [`ask_identity`] begins.
+#[cfg(test)]
+pub(crate) fn identify_command() -> Vec<u8> {
+    encode::identify(Width::Sixteen, Length::Count)
+}
+
+/// The command that it tries next.
+#[cfg(test)]
+pub(crate) fn identify_by_transport() -> Vec<u8> {
+    encode::identify(Width::Sixteen, Length::Transport)
+}
+
 /// IDENTIFY with the length in COUNT, else, for bridges that want it so, in the transport's header.
-fn identify(width: Width, disk: &mut Disk) -> Result<(Length, Identity), TransportError> {
+fn identify(width: Width, device: &mut ScsiDevice) -> Result<(Length, Identity), TransportError> {
     let mut attempt = |length| {
         let mut data = [0; 512];
         let cdb = encode::identify(width, length);
-        disk.device.run("ATA IDENTIFY DEVICE", &cdb, Data::In(&mut data), WORK).map(|_| (length, data))
+        device.run("ATA IDENTIFY DEVICE", &cdb, Data::In(&mut data), WORK).map(|_| (length, data))
     };
     let answer = attempt(Length::Count).or_else(|error| match error.kind() {
         ErrorKind::Rejected | ErrorKind::Aborted | ErrorKind::Incomplete => {
@@ -206,7 +223,7 @@ fn notes(disk: &Disk, identity: &Identity, quirks: &Quirks, sector: BlockSize) -
     if let Some(bytes) = quirks.max_command_bytes {
         notes.push(format!("known to fail on large commands: at most {bytes} bytes in one"));
     }
-    if identity.rotating {
+    if identity.rotates == Some(true) {
         notes.push("the drive rotates: TRIM may take long".to_owned());
     }
     notes
@@ -231,6 +248,10 @@ impl Transport for Sat {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn rotates(&self) -> Option<bool> {
+        self.identity.rotates
     }
 
     fn discard(&mut self, batch: &Batch<'_>) -> Result<Done, TransportError> {

@@ -126,7 +126,7 @@ fn identity_is_decoded_and_checked() {
     let identity = Identity::parse(&Drive::good().bytes()).unwrap();
     assert_eq!((identity.model.as_str(), identity.bytes()), ("Samsung SSD 860 EVO 1TB", Some(BYTES)));
     assert_eq!((identity.sector_size, identity.physical_exponent, identity.lowest_aligned), (512, 3, 0));
-    assert!(identity.trim && identity.promises_zeros && !identity.rotating && !identity.locked);
+    assert!(identity.trim && identity.promises_zeros && identity.rotates != Some(true) && !identity.locked);
     let parse = |drive: Drive| Identity::parse(&drive.bytes());
     let large = parse(Drive::good().set(106, 0x5000).set(117, 2048)).unwrap();
     assert_eq!((large.sector_size, large.physical_exponent), (4096, 0));

@@ -9,7 +9,7 @@ use super::super::sysfs;
 use super::device::ScsiDevice;
 use super::device::WORK;
 use super::encode;
-use super::pages::{BlockLimits, Capacity, Inquiry, Provisioning};
+use super::pages::{self, BlockLimits, Capacity, Inquiry, Provisioning};
 use super::port::ScsiPort;
 use crate::plan::units::{BlockSize, ByteRange, LbaRange};
 
@@ -30,6 +30,8 @@ pub struct Disk {
     pub bytes: u64,
     /// What is known to be wrong with this model or bridge.
     pub quirks: Quirks,
+    /// Whether it turns, once [`Disk::claims`] has asked and if it says so (VPD page B1h).
+    pub rotates: Option<bool>,
 }
 
 impl Disk {
@@ -56,13 +58,15 @@ impl Disk {
         if let Some(reason) = quirks.never {
             return Err(TransportError::new(ErrorKind::Unsuitable, route, reason));
         }
-        Ok(Self { device, inquiry, capacity, block, bytes, quirks })
+        Ok(Self { device, inquiry, capacity, block, bytes, quirks, rotates: None })
     }
 
-    /// VPD pages B0h and B2h, where the device lists them.
+    /// VPD pages B0h and B2h, where the device lists them; B1h goes into `rotates`.
     pub fn claims(&mut self) -> Result<(Option<BlockLimits>, Option<Provisioning>), TransportError> {
         let list = self.device.page(0x00)?.unwrap_or_default();
         let limits = self.device.listed_page(&list, 0xB0)?.as_deref().and_then(BlockLimits::parse);
+        let rotation = self.device.listed_page(&list, 0xB1)?;
+        self.rotates = rotation.as_deref().and_then(pages::rotation).and_then(pages::rotates);
         let provisioning = self.device.listed_page(&list, 0xB2)?.as_deref().and_then(Provisioning::parse);
         Ok((limits, provisioning))
     }

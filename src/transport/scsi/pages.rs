@@ -127,6 +127,47 @@ impl Provisioning {
     }
 }
 
+/// VPD page B1h bytes 4..6; none when the page is too short.
+pub fn rotation(page: &[u8]) -> Option<u16> {
+    page_length(page, 0xB1).filter(|length| *length >= 6)?;
+    be16(page, 4)
+}
+
+/// What a rotation rate says (the same numbers in VPD page B1h and IDENTIFY word 217): 1 does not turn, 0401h..FFFEh
+/// turns a minute, anything else tells nothing.
+pub fn rotates(rate: u16) -> Option<bool> {
+    match rate {
+        1 => Some(false),
+        0x0401..=0xFFFE => Some(true),
+        _ => None,
+    }
+}
+
+/// What stands behind the header of a page that holds a text.
+pub fn text_of(page: &[u8]) -> String {
+    text(page, 4..page.len().max(4))
+}
+
+/// VPD page 83h: the identifiers of the unit itself (association 0), binary ones in hexadecimal. Each begins with 4
+/// bytes: code set (bits 3:0 of byte 0; 2 and 3 are texts), association (bits 5:4 of byte 1), length (byte 3).
+pub fn identifiers(page: &[u8]) -> Vec<String> {
+    let mut rest = page.get(4..).unwrap_or_default();
+    let mut found = Vec::new();
+    while let [code_set, kind, _, length, behind @ ..] = rest {
+        let Some((value, next)) = behind.split_at_checked(usize::from(*length)) else { break };
+        let is_text = matches!(code_set & 0x0F, 2 | 3);
+        if kind >> 4 & 3 == 0 && !value.is_empty() {
+            found.push(if is_text { text(value, 0..value.len()) } else { hexadecimal(value) });
+        }
+        rest = next;
+    }
+    found
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// READ CAPACITY, both forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Capacity {

@@ -136,6 +136,10 @@ impl Transport for Unmap {
         &self.notes
     }
 
+    fn rotates(&self) -> Option<bool> {
+        self.disk.rotates
+    }
+
     fn discard(&mut self, batch: &Batch<'_>) -> Result<Done, TransportError> {
         super::check_batch(NAME, batch, &self.limits, self.disk.bytes)?;
         let (cdb, list) = encode::unmap(batch.ranges()).ok_or_else(|| {

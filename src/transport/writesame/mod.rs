@@ -146,6 +146,10 @@ impl Transport for WriteSame {
         &[]
     }
 
+    fn rotates(&self) -> Option<bool> {
+        self.disk.rotates
+    }
+
     fn discard(&mut self, batch: &Batch<'_>) -> Result<Done, TransportError> {
         super::check_batch(self.name(), batch, &self.limits, self.disk.bytes)?;
         let mut done = Done::default();

@@ -1,0 +1,274 @@
+//! `coldtrim probe`: what the bridge, the drive and the kernel claim about discarding, where they contradict each
+//! other, and what follows.
+
+use super::job::{Output, UsageError};
+use super::survey::identify;
+use super::{Ending, device};
+use crate::report::{Reason, SCHEMA, human};
+use crate::target::facts::{Attachment, DiskFacts, Kind, Rotation};
+use crate::target::{Intent, Opener, Target, suitable};
+use crate::transport::claims::ScsiClaims;
+use crate::transport::{Applies, DeviceFacts, ErrorKind, ReadAfterDiscard, Route, TRANSPORTS};
+use crate::verify::claims::{contradictions, why_the_kernel_does_not};
+use anyhow::{Result, anyhow};
+use serde::Serialize;
+use std::fs::File;
+use std::io::Write;
+
+/// Everything that was claimed.
+#[derive(Serialize)]
+struct Answer {
+    schema: &'static str,
+    command: &'static str,
+    /// As the kernel sees it.
+    disk: DiskFacts,
+    /// What the disk says; absent where it speaks no SCSI.
+    scsi: Option<ScsiClaims>,
+    /// Two layers that cannot both be right.
+    contradictions: Vec<String>,
+    /// Why the kernel sends no discard by itself.
+    kernel: Option<String>,
+    /// What speaks against trimming this disk at all.
+    reasons: Vec<Reason>,
+    /// Every route, in the order in which `auto` tries them.
+    routes: Vec<RouteAnswer>,
+    exit_code: u8,
+}
+
+/// What became of a route when it was asked for its limits.
+#[derive(Serialize)]
+struct RouteAnswer {
+    name: &'static str,
+    prospect: Prospect,
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<RouteLimits>,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Prospect {
+    /// `auto` would try it.
+    WorthTrying,
+    /// Only `--via` chooses it.
+    OnlyWhenNamed,
+    /// It cannot be used here.
+    Impossible,
+}
+
+#[derive(Serialize)]
+struct RouteLimits {
+    granularity: u64,
+    alignment: u64,
+    max_ranges: u64,
+    max_command_bytes: u64,
+    reads_after_discard: ReadAfterDiscard,
+}
+
+/// Runs the verb.
+pub fn run(spec: &str, anonymous: bool, output: &Output) -> Result<Ending> {
+    let target = Opener::default().open(spec, Intent::Read, &identify)?;
+    let disk = askable(&target, spec)?;
+    let mut answer = ask(&target, disk)?;
+    if anonymous {
+        answer.make_anonymous();
+    }
+    if output.json {
+        super::print_json(&answer)?;
+    } else {
+        print(&mut std::io::stdout().lock(), &answer, output)?;
+    }
+    Ok(Ending::Done)
+}
+
+/// The disk, when there is hardware behind the name that can be asked.
+fn askable<'a>(target: &'a Target, spec: &str) -> Result<&'a DiskFacts, UsageError> {
+    let nothing = |what, advice: String| Err(UsageError::NothingToAsk(spec.to_owned(), what, advice));
+    let Some(disk) = target.disk() else {
+        return nothing("an image file", format!("`coldtrim trim -n {spec}` shows what can be discarded in it"));
+    };
+    let below = match (&disk.stands_for, disk.slaves.first()) {
+        (_, Some(slave)) => format!("ask the disk below it: `coldtrim probe /dev/{slave}`"),
+        (Some(file), None) => format!("it stands for {file}"),
+        (None, None) => "`coldtrim list` shows the disks".to_owned(),
+    };
+    match disk.kind {
+        Kind::Loop => nothing("a loop device", below),
+        Kind::DeviceMapper => nothing("a device-mapper node", below),
+        Kind::Md => nothing("an md array", below),
+        Kind::Optical => nothing("an optical drive", "on it the same commands mean other things".to_owned()),
+        _ => Ok(disk),
+    }
+}
+
+fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
+    let file = target.disk_reader()?;
+    let facts = device::facts_of_disk(disk);
+    let scsi = match disk.kind {
+        Kind::Scsi => Some(ScsiClaims::read(&file, &facts).map_err(|error| {
+            let advice = error.kind().advice();
+            anyhow!("{}: {}; next: {advice}", disk.node.display(), chain(&error))
+        })?),
+        _ => None,
+    };
+    let routes = TRANSPORTS.iter().filter_map(|route| route_answer(route, &file, &facts)).collect();
+    target.must_be_unchanged()?;
+    let node = &disk.node.display().to_string();
+    let mut reasons: Vec<Reason> = target.findings().iter().map(|finding| Reason::new(finding, node, &[])).collect();
+    if disk.rotation != Rotation::Rotating && scsi.as_ref().and_then(ScsiClaims::rotates) == Some(true) {
+        reasons.push(Reason::new(&suitable::rotates(&disk.node), node, &[]));
+    }
+    Ok(Answer {
+        schema: SCHEMA,
+        command: "probe",
+        contradictions: scsi.as_ref().map(|claims| contradictions(disk, claims)).unwrap_or_default(),
+        kernel: why_the_kernel_does_not(disk, scsi.as_ref()),
+        disk: disk.clone(),
+        scsi,
+        reasons,
+        routes,
+        exit_code: Ending::Done.code(),
+    })
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", chain(cause)),
+        None => error.to_string(),
+    }
+}
+
+/// Asks a route for its limits. Routes that are only used when named are not even asked, because their first byte may
+/// mean something else here. None for routes that belong to another kind of device.
+fn route_answer(route: &'static Route, file: &File, facts: &DeviceFacts) -> Option<RouteAnswer> {
+    let plain = |prospect, reason: String| {
+        Some(RouteAnswer { name: route.name, prospect, reason, limits: None, notes: Vec::new() })
+    };
+    let reason = match (route.applies)(facts) {
+        Applies::No(reason) => return plain(Prospect::Impossible, reason.to_owned()),
+        Applies::WhenNamed(reason) => return plain(Prospect::OnlyWhenNamed, reason.to_owned()),
+        Applies::Auto(reason) => reason,
+    };
+    let transport = match (route.open)(file, facts) {
+        Ok(transport) => transport,
+        Err(error) => return plain(Prospect::Impossible, unprefixed(&error, route.name)),
+    };
+    let limits = transport.limits();
+    Some(RouteAnswer {
+        name: route.name,
+        prospect: Prospect::WorthTrying,
+        reason: reason.to_owned(),
+        limits: Some(RouteLimits {
+            granularity: limits.granularity(),
+            alignment: limits.alignment(),
+            max_ranges: limits.max_ranges(),
+            max_command_bytes: limits.max_command_bytes(),
+            reads_after_discard: transport.read_after_discard(),
+        }),
+        notes: transport.notes().to_vec(),
+    })
+}
+
+/// The error without the route's name, which stands in front of it anyway.
+fn unprefixed(error: &crate::transport::TransportError, name: &str) -> String {
+    let text = chain(error);
+    let hint = if error.kind() == ErrorKind::Permission { "; run it with sudo" } else { "" };
+    format!("{}{hint}", text.strip_prefix(&format!("{name}: ")).unwrap_or(&text))
+}
+
+impl Answer {
+    fn make_anonymous(&mut self) {
+        self.disk.serial = None;
+        if let Attachment::Usb(usb) = &mut self.disk.attachment {
+            usb.serial = None;
+        }
+        if let Some(scsi) = &mut self.scsi {
+            scsi.make_anonymous();
+        }
+        // Names of mount points and processes belong to the machine, not to the device.
+        self.reasons.clear();
+    }
+}
+
+fn print(out: &mut dyn Write, answer: &Answer, output: &Output) -> std::io::Result<()> {
+    let disk = &answer.disk;
+    let facts = [Some(human::bytes(disk.size)), device::model(disk), device::attachment(disk)];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    writeln!(out, "{}  {}", output.paint.bold(&disk.node.display().to_string()), facts.join(", "))?;
+    if let Attachment::Usb(usb) = &disk.attachment {
+        let speed = usb.speed.as_deref().unwrap_or("unknown");
+        writeln!(out, "  bridge firmware {:04x}, link of {speed} Mbit/s", usb.release)?;
+    }
+    if let Some(scsi) = &answer.scsi {
+        print_claims(out, scsi)?;
+    }
+    match &answer.kernel {
+        Some(reason) => writeln!(out, "  the kernel sends no discard by itself: {reason}")?,
+        None => {
+            writeln!(out, "  the kernel discards by itself, up to {} at once", human::bytes(disk.discard.max_bytes))?
+        }
+    }
+    for line in &answer.contradictions {
+        writeln!(out, "  {} {line}", output.paint.warn("contradiction:"))?;
+    }
+    for reason in &answer.reasons {
+        writeln!(out, "  {} {}", output.paint.warn("note:"), reason.message)?;
+    }
+    writeln!(out, "routes:")?;
+    answer.routes.iter().try_for_each(|route| print_route(out, route))?;
+    print_conclusion(out, answer)
+}
+
+fn print_claims(out: &mut dyn Write, scsi: &ScsiClaims) -> std::io::Result<()> {
+    let inquiry = &scsi.inquiry;
+    writeln!(out, "  INQUIRY: {} {}, revision {}", inquiry.vendor, inquiry.product, inquiry.revision)?;
+    let pages: Vec<String> = scsi.pages.iter().map(|code| format!("{code:02x}h")).collect();
+    writeln!(out, "  VPD pages: {}", if pages.is_empty() { "none".to_owned() } else { pages.join(" ") })?;
+    if let Some(limits) = &scsi.limits {
+        let (blocks, ranges) = (limits.max_unmap_blocks, limits.max_unmap_descriptors);
+        writeln!(out, "  UNMAP: at most {blocks} blocks in {ranges} ranges, granules of {}", limits.unmap_granularity)?;
+    }
+    if let Some(page) = &scsi.provisioning {
+        let bit = |bit: bool| u8::from(bit);
+        let (unmap, long, short) = (bit(page.unmap), bit(page.write_same_16), bit(page.write_same_10));
+        writeln!(out, "  LBPU {unmap}, LBPWS {long}, LBPWS10 {short}, LBPRZ {}", bit(page.reads_zeros))?;
+    }
+    if let Some(details) = scsi.capacity_16.and_then(|capacity| capacity.details) {
+        writeln!(out, "  LBPME {}, LBPRZ {}", u8::from(details.provisioned), u8::from(details.reads_zeros))?;
+    }
+    if let Some(drive) = &scsi.ata {
+        let knows = if drive.trim { "knows TRIM" } else { "knows no TRIM" };
+        writeln!(out, "  ATA drive: {}, firmware {}, {knows}", drive.model, drive.firmware)?;
+    }
+    scsi.unanswered.iter().try_for_each(|question| writeln!(out, "  not answered: {question}"))
+}
+
+fn print_route(out: &mut dyn Write, route: &RouteAnswer) -> std::io::Result<()> {
+    let words = match route.prospect {
+        Prospect::WorthTrying => "worth trying",
+        Prospect::OnlyWhenNamed => "only when named",
+        Prospect::Impossible => "not here",
+    };
+    writeln!(out, "  {:<12} {words}: {}", route.name, route.reason)?;
+    if let Some(limits) = &route.limits {
+        let most = human::bytes(limits.max_command_bytes);
+        let granule = human::bytes(limits.granularity);
+        writeln!(out, "               up to {most} in {} ranges, granules of {granule}", limits.max_ranges)?;
+    }
+    route.notes.iter().try_for_each(|note| writeln!(out, "               {note}"))
+}
+
+fn print_conclusion(out: &mut dyn Write, answer: &Answer) -> std::io::Result<()> {
+    let worth = answer.routes.iter().find(|route| route.prospect == Prospect::WorthTrying);
+    let usb = matches!(answer.disk.attachment, Attachment::Usb(_));
+    match worth {
+        None => writeln!(out, "Nothing here claims to discard in a way that coldtrim would choose by itself."),
+        Some(route) if usb => writeln!(
+            out,
+            "These are claims. `coldtrim trim` tries {} in free space, with guards around it, before it uses it.",
+            route.name
+        ),
+        Some(route) => writeln!(out, "`coldtrim trim` would use {}.", route.name),
+    }
+}
