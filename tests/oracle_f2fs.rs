@@ -64,22 +64,20 @@ fn random_sizes_equal_dump_f2fs_and_python() {
 #[test]
 fn a_bitmap_in_a_payload_equals_dump_f2fs_and_python() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let kind = Kind { name: "payload", options: "-t 0", kib: 0 };
-    let kib = 3_700_000_003;
-    let image = {
-        let path = folder.path().join("image");
-        let file = std::fs::File::create(&path).expect("an image file");
-        file.set_len(kib * 1024).expect("a sparse file");
-        let mut args = vec!["-q", "-f"];
-        args.extend(kind.options.split_whitespace());
-        args.push(path.to_str().expect("a UTF-8 path"));
-        tool_ok("mkfs.f2fs", &args);
-        path
-    };
+    let kib: u64 = 3_700_000_003;
+    let image = folder.path().join("image");
+    let file = std::fs::File::create(&image).expect("an image file");
+    file.set_len(kib * 1024).expect("a sparse file");
+    tool_ok("mkfs.f2fs", &["-q", "-f", "-t", "0", image.to_str().expect("a UTF-8 path")]);
     let mut raw = [0; 4];
-    std::os::unix::fs::FileExt::read_exact_at(&std::fs::File::open(&image).expect("the image"), &mut raw, 1024 + 1664)
-        .expect("a superblock");
+    let file = std::fs::File::open(&image).expect("the image");
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut raw, 1024 + 1664).expect("a superblock");
     assert_ne!(raw, [0; 4], "the volume has a payload");
     let ours = map_ranges(&image);
     assert_eq!(ours, dumped(&image), "coldtrim (left) and dump.f2fs (right)");
+}
+
+#[test]
+fn the_carried_image_equals_its_records() {
+    common::carried_image_equals_its_records("f2fs");
 }

@@ -288,30 +288,7 @@ fn root_files_survive_a_trim() {
     }
 }
 
-/// The carried image: its map is what xfs_db said when it was made, and no extent that the driver named is free.
 #[test]
 fn the_carried_image_equals_its_records() {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/xfs/01-demo"));
-    let packed = folder.join("image.gz");
-    let unpacked = tool("gzip", &["-dc", packed.to_str().expect("a UTF-8 path")]);
-    let scratch = tempfile::tempdir().expect("a temporary folder");
-    let image = scratch.path().join("image");
-    std::fs::write(&image, unpacked.stdout).expect("room for the image");
-    let ours = map_ranges(&image);
-    let recorded = std::fs::read_to_string(folder.join("free.ranges")).expect("free.ranges");
-    assert_eq!(ours, parse_ranges(&recorded));
-    assert_eq!(ours, python(&image));
-    let manifest = std::fs::read_to_string(folder.join("manifest.json")).expect("manifest.json");
-    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
-    let files = manifest["files"].as_array().expect("a list of files");
-    let extents: Vec<(u64, u64)> = files
-        .iter()
-        .flat_map(|file| file["extents"].as_array().expect("a list of extents"))
-        .map(|extent| (extent[0].as_u64().expect("a start"), extent[1].as_u64().expect("a length")))
-        .collect();
-    assert!(files.len() > 50 && extents.len() > files.len() / 2);
-    for (start, len) in extents {
-        let clash = ours.iter().find(|(free, free_len)| *free < start + len && start < free + free_len);
-        assert_eq!(clash, None, "bytes {start}..{} belong to a file", start + len);
-    }
+    common::carried_image_equals_its_records("xfs");
 }

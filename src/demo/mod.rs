@@ -42,6 +42,7 @@ pub static DEMOS: &[Demo] = &[
     demo!("hfsplus"),
     demo!("apfs"),
     demo!("xfs"),
+    demo!("f2fs"),
 ];
 
 /// What the driver said when the image was made.
