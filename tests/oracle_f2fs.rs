@@ -8,6 +8,7 @@ mod images;
 
 use common::{Rng, full, map_ranges, parse_ranges, seed, tool_ok};
 use images::{Fill, KINDS, Kind, dumped, make};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 fn python(image: &Path) -> Vec<(u64, u64)> {
@@ -66,12 +67,10 @@ fn a_bitmap_in_a_payload_equals_dump_f2fs_and_python() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kib: u64 = 3_700_000_003;
     let image = folder.path().join("image");
-    let file = std::fs::File::create(&image).expect("an image file");
-    file.set_len(kib * 1024).expect("a sparse file");
+    std::fs::File::create(&image).and_then(|file| file.set_len(kib * 1024)).expect("a sparse file");
     tool_ok("mkfs.f2fs", &["-q", "-f", "-t", "0", image.to_str().expect("a UTF-8 path")]);
     let mut raw = [0; 4];
-    let file = std::fs::File::open(&image).expect("the image");
-    std::os::unix::fs::FileExt::read_exact_at(&file, &mut raw, 1024 + 1664).expect("a superblock");
+    std::fs::File::open(&image).and_then(|file| file.read_exact_at(&mut raw, 1024 + 1664)).expect("a superblock");
     assert_ne!(raw, [0; 4], "the volume has a payload");
     let ours = map_ranges(&image);
     assert_eq!(ours, dumped(&image), "coldtrim (left) and dump.f2fs (right)");

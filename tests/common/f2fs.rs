@@ -84,7 +84,9 @@ pub fn make(folder: &Path, kind: &Kind, kib: u64, fill: Fill, rng: &mut Rng) -> 
 fn files(tree: &Path, bytes: u64, rng: &mut Rng) {
     let _ = std::fs::remove_dir_all(tree);
     std::fs::create_dir_all(tree.join("below/it")).expect("a folder");
-    let mut left = bytes;
+    // More blocks than an inode can point at: direct nodes.
+    std::fs::write(tree.join("large"), vec![9; (bytes / 3) as usize]).expect("a file");
+    let mut left = bytes - bytes / 3;
     for number in 0..60 {
         let most = (left / 4).max(2);
         let size = rng.between(0, most);
@@ -93,8 +95,6 @@ fn files(tree: &Path, bytes: u64, rng: &mut Rng) {
         std::fs::write(name, vec![number as u8 + 1; size as usize]).expect("a file");
         left = left.saturating_sub(size.next_multiple_of(4096) + 8192);
     }
-    // More blocks than an inode can point at: direct nodes.
-    std::fs::write(tree.join("large"), vec![9; (left / 2) as usize]).expect("a file");
     std::os::unix::fs::symlink("below/it", tree.join("link")).expect("a link");
 }
 
@@ -127,18 +127,25 @@ pub fn dumped(image: &Path) -> Vec<(u64, u64)> {
         let segment: u64 = head.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a segment");
         // The last segment is followed by a sum.
         let bytes = body.split_whitespace().take_while(|word| word.len() == 2);
-        let mut map: Vec<u8> = bytes.map(|byte| u8::from_str_radix(byte, 16).expect("a byte of the bitmap")).collect();
+        let map: Vec<u8> = bytes.map(|byte| u8::from_str_radix(byte, 16).expect("a byte of the bitmap")).collect();
         assert!(matches!(map.len(), 0 | 64), "segment {segment}: {} bytes", map.len());
-        map.resize(64, 0);
-        for bit in (0..512).filter(|bit| map[bit / 8] & (0x80 >> (bit % 8)) == 0) {
-            let at = (main + segment * 512 + bit as u64) * 4096;
-            match ranges.last_mut() {
-                Some(last) if last.0 + last.1 == at => last.1 += 4096,
-                _ => ranges.push((at, 4096)),
-            }
+        let first = (main + segment * 512) * 4096;
+        if map.is_empty() {
+            append(&mut ranges, first, 512 * 4096);
+        }
+        for bit in (0..map.len() * 8).filter(|bit| map[bit / 8] & (0x80 >> (bit % 8)) == 0) {
+            append(&mut ranges, first + bit as u64 * 4096, 4096);
         }
     }
     ranges
+}
+
+/// Neighbours as one.
+fn append(ranges: &mut Vec<(u64, u64)>, start: u64, len: u64) {
+    match ranges.last_mut() {
+        Some(last) if last.0 + last.1 == start => last.1 += len,
+        _ => ranges.push((start, len)),
+    }
 }
 
 /// Little-endian numbers in an image.
