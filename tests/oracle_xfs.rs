@@ -55,7 +55,7 @@ fn every_kind_equals_xfs_db_and_python() {
 #[test]
 fn random_sizes_equal_xfs_db_and_python() {
     let mut rng = Rng(seed("random_sizes_equal_xfs_db_and_python"));
-    for _ in 0..if full() { 60 } else { 4 } {
+    for _ in 0..if full() { 60 } else { 2 } {
         let kind = rng.pick(KINDS);
         let kib = kind.kib + rng.between(0, kind.kib / 2);
         let fill = *rng.pick(&[Fill::Empty, Fill::Fragmented, Fill::Fragmented, Fill::Full]);

@@ -33,7 +33,10 @@ pub fn map(source: &dyn Source, superblock: &SuperBlock) -> Result<Found, ParseE
         one_group(source, superblock, &group, &mut builder)?;
         declared = add(declared, group.free_blocks, "the number of free blocks")?;
         counted = group.tree_blocks.and(counted).map(|sum| {
-            let more = group.all_tree_blocks.saturating_add(group.free_blocks).saturating_add(from_usize(group.free_list.len()));
+            let more = group
+                .all_tree_blocks
+                .saturating_add(group.free_blocks)
+                .saturating_add(from_usize(group.free_list.len()));
             sum.saturating_add(more)
         });
     }
