@@ -130,7 +130,7 @@ fn root_lab_f2fs_kernel_discards_the_same_bytes() {
 fn root_lab_f2fs_copied_while_mounted_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let image = folder.path().join("image");
-    let disk = Lab::get().drive("vscsi1");
+    let disk = Lab::get().drive("uas0");
     made_by_the_kernel(&disk, "", 7);
     let script = disk.lab.share.join("synced.py");
     std::fs::write(
