@@ -2,29 +2,30 @@
 #![allow(clippy::as_conversions, clippy::ptr_arg)] // a `Vec` is a `Source`, a slice behind a reference is not
 
 mod common;
+#[path = "common/damage.rs"]
+mod damage;
 #[path = "common/ext4.rs"]
 mod images;
+#[path = "common/kernel.rs"]
+mod kernel;
 
-use coldtrim_parsers::error::{ErrorKind, ParseError};
-use coldtrim_parsers::fs::{Format, by_name};
+use coldtrim_parsers::error::ErrorKind;
 use coldtrim_parsers::source::Source;
-use coldtrim_parsers::stack::{Content, Layer, Options, WitnessMode, read};
 use coldtrim_parsers::units::ByteRange;
-use coldtrim_parsers::volume::{Volume, Weight};
+use coldtrim_parsers::volume::Weight;
 use coldtrim_parsers::witness::{Recording, Testimony};
-use common::{Rng, coldtrim, full, seed, tool, tool_ok};
+use common::{Rng, coldtrim, full, seed, tool_ok};
+use damage::{assert_refused, assert_sound, cost, flip, format, refusal, terabyte, testimony, volume};
 use images::{Fill, crc32c, make, put_u32, seal_superblock, u32_at};
-use std::path::Path;
+use kernel::{Loop, Mount};
 
+/// The row under test.
+const FORMAT: &str = "ext4";
 const SUPERBLOCK: usize = 1024;
 const STATE: usize = SUPERBLOCK + 0x3A;
 const COMPAT: usize = SUPERBLOCK + 0x5C;
 const INCOMPAT: usize = SUPERBLOCK + 0x60;
 const RO_COMPAT: usize = SUPERBLOCK + 0x64;
-
-fn format() -> &'static dyn Format {
-    by_name("ext4").expect("the row ext4")
-}
 
 fn image(kind: &str, kib: u64, fill: Fill) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -40,41 +41,6 @@ fn sound() -> Vec<u8> {
 /// A sound image without any checksum or journal.
 fn bare() -> Vec<u8> {
     image("ext2, 1 KiB, 128-byte inodes", 9_011, Fill::Fragmented)
-}
-
-fn volume(image: &Vec<u8>) -> Result<Volume, ParseError> {
-    format().read(image, &[])
-}
-
-fn assert_sound(image: &Vec<u8>) -> Volume {
-    let volume = volume(image).expect("a sound image");
-    assert_eq!(volume.findings, [], "a sound image");
-    assert!(volume.free.bytes() > 0);
-    volume
-}
-
-/// The refusal's words: of an error, or of the findings that forbid the map. None when the map may be used.
-fn refusal(image: &Vec<u8>) -> Option<String> {
-    match volume(image) {
-        Err(error) => Some(error.to_string()),
-        Ok(volume) => {
-            let words: Vec<String> = volume
-                .findings
-                .iter()
-                .filter(|finding| finding.weight == Weight::Refusal)
-                .map(|finding| format!("{} [{}]", finding.message, finding.remedy))
-                .collect();
-            assert!(words.is_empty() || volume.free.ranges().is_empty(), "a refused volume has free ranges");
-            (!words.is_empty()).then(|| words.join("; "))
-        }
-    }
-}
-
-fn assert_refused(image: &Vec<u8>, words: &[&str]) {
-    let found = refusal(image).unwrap_or_else(|| panic!("not refused; expected {words:?}"));
-    for word in words {
-        assert!(found.contains(word), "expected {word:?} in {found:?}");
-    }
 }
 
 /// Changes the superblock and makes its checksum right again.
@@ -423,16 +389,6 @@ fn an_external_journal_is_read_or_asked_for() {
     assert!(alone.is_usable());
 }
 
-/// What the witnesses say of an image whose map may be used.
-fn testimony(image: &Vec<u8>) -> Vec<Testimony> {
-    let options = Options { witness: WitnessMode::Always, ..Options::default() };
-    let stack = read(&[Layer { source: image, sector_size: 512 }], &options);
-    match &stack.nodes[0].content {
-        Content::Volume { testimony, .. } => testimony.clone(),
-        other => panic!("no volume: {other:?}"),
-    }
-}
-
 #[test]
 fn the_witnesses_agree_on_sound_volumes() {
     let mut rng = Rng(seed("the_witnesses_agree_on_sound_volumes"));
@@ -512,62 +468,10 @@ fn the_walk_reads_no_content() {
     assert!(read < 4_500 * 256 + (8 << 20), "{read} bytes were read");
 }
 
-/// What the reader of the map reads of an image.
-fn metadata(image: &Vec<u8>) -> Vec<ByteRange> {
-    let recording = Recording::new(image, u64::MAX);
-    format().read(&recording, &[]).expect("a sound image");
-    let mut ranges = recording.take();
-    ranges.sort_unstable();
-    ranges
-}
-
-/// How flipped bits were caught.
-#[derive(Debug, Default)]
-struct Caught {
-    by_errors: u64,
-    by_findings: u64,
-    by_witness: u64,
-    harmless: u64,
-}
-
-/// Flips bits of everything that the reader reads; `step` 1 means every bit. No flip may free a used byte, unless the
-/// witness says so.
-fn flip(image: &mut Vec<u8>, step: u64, rng: &mut Rng, ask_witness: bool) -> Caught {
-    let truth = assert_sound(image).free;
-    let mut caught = Caught::default();
-    let mut bits: Vec<u64> = metadata(image).iter().flat_map(|range| range.start() * 8..range.end() * 8).collect();
-    bits.dedup();
-    for bit in bits {
-        if step > 1 && !rng.next().is_multiple_of(step) {
-            continue;
-        }
-        let (byte, mask) = ((bit / 8) as usize, 1 << (bit % 8));
-        image[byte] ^= mask;
-        match volume(image) {
-            Err(_) => caught.by_errors += 1,
-            Ok(volume) if !volume.is_usable() => caught.by_findings += 1,
-            Ok(volume) if volume.size > image.len() as u64 => caught.by_errors += 1,
-            Ok(volume) => {
-                let inside = |free: &ByteRange| truth.ranges().iter().any(|range| range.contains(*free));
-                if volume.free.ranges().iter().all(inside) {
-                    caught.harmless += 1;
-                } else {
-                    let words = if ask_witness { testimony(image) } else { Vec::new() };
-                    let convicted = words.iter().any(|word| matches!(word, Testimony::Clash { .. }));
-                    assert!(convicted, "bit {bit} (byte {byte}, mask {mask:#x}) frees a used block: {words:?}");
-                    caught.by_witness += 1;
-                }
-            }
-        }
-        image[byte] ^= mask;
-    }
-    caught
-}
-
 #[test]
 fn flips_in_checksummed_metadata_never_free_a_used_block() {
     let mut rng = Rng(seed("flips_in_checksummed_metadata_never_free_a_used_block"));
-    let step = if full() { 1 } else { 40 };
+    let step = |_| if full() { 1 } else { 40 };
     for (kind, kib) in [("tiny", 300), ("metadata_csum, 32-byte descriptors", 2_500), ("checksum seed", 9_001)] {
         let mut image = image(kind, kib, Fill::Fragmented);
         let caught = flip(&mut image, step, &mut rng, false);
@@ -579,7 +483,7 @@ fn flips_in_checksummed_metadata_never_free_a_used_block() {
 #[test]
 fn flips_without_checksums_are_caught_by_counters_or_harmless() {
     let mut rng = Rng(seed("flips_without_checksums_are_caught_by_counters_or_harmless"));
-    let step = if full() { 1 } else { 40 };
+    let step = |_| if full() { 1 } else { 40 };
     for (kind, kib) in [("ext2, 1 KiB, 128-byte inodes", 2_011), ("crc16, 32-byte descriptors", 9_001)] {
         let mut image = image(kind, kib, Fill::Fragmented);
         let caught = flip(&mut image, step, &mut rng, true);
@@ -593,50 +497,13 @@ fn flips_without_checksums_are_caught_by_counters_or_harmless() {
 #[test]
 fn a_terabyte_costs_little() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("image");
+    let path = terabyte(folder.path());
     let text = path.to_str().expect("a UTF-8 path");
-    std::fs::File::create(&path).and_then(|file| file.set_len(1 << 40)).expect("a sparse file");
     tool_ok("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=1,nodiscard", "-J", "size=4", text]);
-    let file = Sparse(std::fs::File::open(&path).expect("the image"));
-    let recording = Recording::new(&file, u64::MAX);
-    let volume = format().read(&recording, &[]).expect("a sound image");
-    let read: u64 = recording.take().iter().map(|range| range.len()).sum();
+    let (volume, read) = cost(&path);
     println!("1 TiB, nearly all groups never written: {read} bytes read for {} free", volume.free.bytes());
     assert!(read < 3 << 20, "{read} bytes were read");
     assert!(volume.free.bytes() > (1 << 40) / 100 * 97);
-}
-
-struct Sparse(std::fs::File);
-
-impl Source for Sparse {
-    fn len(&self) -> u64 {
-        1 << 40
-    }
-
-    fn read_at(&self, at: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, buf, at)
-    }
-}
-
-/// A loop device or a mount, given back when it goes.
-struct Undo(&'static str, Vec<String>);
-
-impl Drop for Undo {
-    fn drop(&mut self) {
-        tool(self.0, &self.1.iter().map(String::as_str).collect::<Vec<_>>());
-    }
-}
-
-fn loop_device(image: &Path) -> (String, Undo) {
-    let device = tool_ok("losetup", &["-f", "--show", image.to_str().expect("a UTF-8 path")]).trim().to_owned();
-    (device.clone(), Undo("losetup", vec!["-d".to_owned(), device]))
-}
-
-fn mount(device: &str, place: &Path) -> Undo {
-    std::fs::create_dir_all(place).expect("a mount point");
-    let place = place.to_str().expect("a UTF-8 path");
-    tool_ok("mount", &["-t", "ext4", device, place]);
-    Undo("umount", vec![place.to_owned()])
 }
 
 /// A power cut: the backing file is copied while the kernel has the volume mounted and files are safely on it.
@@ -644,8 +511,9 @@ fn crash(kind: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = make(folder.path(), images::by_name(kind), 20_000, Fill::Empty, &mut Rng(3));
     let place = folder.path().join("mount");
-    let (device, _back) = loop_device(&path);
-    let _mounted = mount(&device, &place);
+    std::fs::create_dir(&place).expect("a mount point");
+    let device = Loop::new(&path);
+    let _mounted = Mount::new("ext4", &device.0, &place, "rw");
     for number in 0..20 {
         let file = std::fs::File::create(place.join(format!("f{number}"))).expect("a file");
         std::io::Write::write_all(&mut &file, &vec![number as u8; 100_000]).expect("room");
@@ -680,13 +548,14 @@ fn root_an_external_journal_made_by_the_tools() {
         std::fs::File::create(path).and_then(|file| file.set_len(len)).expect("an image");
     }
     {
-        let (first, _back) = loop_device(&volume);
-        let (second, _too) = loop_device(&journal);
-        tool_ok("mke2fs", &["-q", "-F", "-O", "journal_dev", "-b", "4096", &second]);
-        tool_ok("mkfs.ext4", &["-q", "-F", "-b", "4096", "-J", &format!("device={second}"), &first]);
-        let _mounted = mount(&first, &folder.path().join("mount"));
-        std::fs::write(folder.path().join("mount/file"), [1; 500_000]).expect("room");
-        tool_ok("sync", &["-f", folder.path().join("mount").to_str().expect("a UTF-8 path")]);
+        let place = folder.path().join("mount");
+        std::fs::create_dir(&place).expect("a mount point");
+        let (first, second) = (Loop::new(&volume), Loop::new(&journal));
+        tool_ok("mke2fs", &["-q", "-F", "-O", "journal_dev", "-b", "4096", &second.0]);
+        tool_ok("mkfs.ext4", &["-q", "-F", "-b", "4096", "-J", &format!("device={}", second.0), &first.0]);
+        let _mounted = Mount::new("ext4", &first.0, &place, "rw");
+        std::fs::write(place.join("file"), [1; 500_000]).expect("room");
+        tool_ok("sync", &["-f", place.to_str().expect("a UTF-8 path")]);
         let (volume, journal) = (std::fs::read(&volume).expect("it"), std::fs::read(&journal).expect("it"));
         assert!(!format().read(&volume, &[&journal]).expect("readable").is_usable(), "while it is mounted");
     }

@@ -5,9 +5,12 @@
 mod common;
 #[path = "common/ext4.rs"]
 mod images;
+#[path = "common/kernel.rs"]
+mod kernel;
 
 use common::{Rng, full, map_ranges, parse_ranges, rounded, seed, tool, tool_ok};
 use images::{Fill, KINDS, Kind, dumpe2fs, make};
+use kernel::{Loop, Mount, copy_of, holes};
 use std::path::Path;
 
 fn python(image: &Path) -> Vec<(u64, u64)> {
@@ -124,55 +127,6 @@ fn the_carried_image_equals_its_records() {
     }
 }
 
-/// The image's holes in bytes: what is not allocated in the file below.
-fn holes(image: &Path) -> Vec<(u64, u64)> {
-    let file = std::fs::File::open(image).expect("the image");
-    let end = file.metadata().expect("its length").len() as i64;
-    let (mut holes, mut at) = (Vec::new(), 0);
-    while at < end {
-        let seek = |from, whence| nix::unistd::lseek(&file, from, whence);
-        let hole = seek(at, nix::unistd::Whence::SeekHole).expect("a hole or the end");
-        let data = seek(hole, nix::unistd::Whence::SeekData).unwrap_or(end);
-        if hole < end {
-            holes.push((hole as u64, (data - hole) as u64));
-        }
-        at = data;
-    }
-    holes
-}
-
-/// A loop device that is given back when it goes.
-struct Loop(String);
-
-impl Loop {
-    fn new(image: &Path) -> Self {
-        Self(tool_ok("losetup", &["-f", "--show", image.to_str().expect("a UTF-8 path")]).trim().to_owned())
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        tool("losetup", &["-d", &self.0]);
-    }
-}
-
-/// A mount that ends when it goes.
-struct Mount(String);
-
-impl Mount {
-    fn new(device: &str, place: &Path, options: &str) -> Self {
-        let place = place.to_str().expect("a UTF-8 path");
-        tool_ok("mount", &["-t", "ext4", "-o", options, device, place]);
-        Self(place.to_owned())
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        tool("umount", &[&self.0]);
-    }
-}
-
 /// Fills a mounted volume through the kernel's driver and deletes a part again.
 fn live(place: &Path, kib: u64, rng: &mut Rng) {
     let most = (kib * 1024 / 2 / 40).max(2);
@@ -229,17 +183,17 @@ fn kernel_agrees(kind: &Kind, kib: u64, rng: &mut Rng) {
     let image = make(folder.path(), kind, kib, Fill::Empty, rng);
     {
         let device = Loop::new(&image);
-        let _mount = Mount::new(&device.0, &place, "rw");
+        let _mount = Mount::new("ext4", &device.0, &place, "rw");
         live(&place, kib, rng);
     }
     let copy = folder.path().join("copy");
-    tool_ok("cp", &["--sparse=never", image.to_str().expect("UTF-8"), copy.to_str().expect("UTF-8")]);
+    copy_of(&image, &copy);
     let ours = map_ranges(&copy);
     assert_eq!(ours, dumpe2fs(&copy), "{}: coldtrim (left) and dumpe2fs (right)", kind.name);
     assert_eq!(holes(&copy), [], "{}: a copy without holes", kind.name);
     {
         let device = Loop::new(&copy);
-        let _mount = Mount::new(&device.0, &place, "ro");
+        let _mount = Mount::new("ext4", &device.0, &place, "ro");
         tool_ok("fstrim", &[place.to_str().expect("a UTF-8 path")]);
     }
     let expected = merged(&rounded(&at_groups(&copy, &ours), 4096));

@@ -3,6 +3,10 @@
 mod common;
 #[path = "root_lab/debug_disk.rs"]
 mod debug_disk;
+#[path = "root_lab/f2fs.rs"]
+mod f2fs;
+#[path = "common/f2fs.rs"]
+mod f2fs_images;
 #[path = "root_lab/in_use.rs"]
 mod in_use;
 #[path = "common/lab/mod.rs"]

@@ -41,6 +41,8 @@ pub static DEMOS: &[Demo] = &[
     demo!("ntfs"),
     demo!("hfsplus"),
     demo!("apfs"),
+    demo!("xfs"),
+    demo!("f2fs"),
 ];
 
 /// What the driver said when the image was made.

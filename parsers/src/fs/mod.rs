@@ -4,9 +4,11 @@ mod apfs;
 mod cluster_walk;
 mod exfat;
 mod ext4;
+mod f2fs;
 mod fat;
 mod hfsplus;
 mod ntfs;
+mod xfs;
 
 use crate::error::ParseError;
 use crate::source::Source;
@@ -52,6 +54,8 @@ pub static FORMATS: &[&dyn Format] = &[
     &ntfs::Ntfs,
     &apfs::Apfs,
     &hfsplus::HfsPlus,
+    &xfs::Xfs,
+    &f2fs::F2fs,
 ];
 
 /// The row with this name.

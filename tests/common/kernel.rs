@@ -1,0 +1,96 @@
+//! The running kernel as a second opinion: loop devices, mounts, and the holes that its FITRIM leaves.
+#![allow(dead_code, clippy::as_conversions)] // each test file uses its part
+
+use crate::common::{Rng, tool, tool_ok};
+use std::path::Path;
+
+/// The image's holes in bytes: what is not allocated in the file below.
+pub fn holes(image: &Path) -> Vec<(u64, u64)> {
+    let file = std::fs::File::open(image).expect("the image");
+    let end = file.metadata().expect("its length").len() as i64;
+    let (mut holes, mut at) = (Vec::new(), 0);
+    while at < end {
+        let seek = |from, whence| nix::unistd::lseek(&file, from, whence);
+        let hole = seek(at, nix::unistd::Whence::SeekHole).expect("a hole or the end");
+        let data = seek(hole, nix::unistd::Whence::SeekData).unwrap_or(end);
+        if hole < end {
+            holes.push((hole as u64, (data - hole) as u64));
+        }
+        at = data;
+    }
+    holes
+}
+
+/// A loop device that is given back when it goes.
+pub struct Loop(pub String);
+
+impl Loop {
+    pub fn new(image: &Path) -> Self {
+        Self(tool_ok("losetup", &["-f", "--show", image.to_str().expect("a UTF-8 path")]).trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        tool("losetup", &["-d", &self.0]);
+    }
+}
+
+/// A mount that ends when it goes.
+pub struct Mount(String);
+
+impl Mount {
+    pub fn new(kind: &str, device: &str, place: &Path, options: &str) -> Self {
+        let place = place.to_str().expect("a UTF-8 path");
+        tool_ok("mount", &["-t", kind, "-o", options, device, place]);
+        Self(place.to_owned())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        tool("umount", &[&self.0]);
+    }
+}
+
+/// A copy without holes.
+pub fn copy_of(image: &Path, copy: &Path) {
+    tool_ok("cp", &["--sparse=never", image.to_str().expect("UTF-8"), copy.to_str().expect("UTF-8")]);
+}
+
+/// Fills a mounted volume of about `bytes` bytes through the kernel's driver and deletes a part again: many small files,
+/// some large ones, attributes, holes, and shared extents where the filesystem has them.
+pub fn live(place: &Path, bytes: u64, rng: &mut Rng) {
+    let most = (bytes / 2 / 40).max(2);
+    let file = |name: String| place.join(name);
+    for number in 0..40 {
+        let size = rng.between(0, most) as usize;
+        // A tiny volume may be full: so much the better.
+        let _ = std::fs::write(file(format!("large{number}")), vec![number as u8; size]);
+    }
+    std::fs::create_dir_all(file("many/below".into())).expect("a folder");
+    for number in 0..600 {
+        let folder = if number % 3 == 0 { "many" } else { "many/below" };
+        let size = rng.between(0, 9000) as usize;
+        let _ = std::fs::write(file(format!("{folder}/small file number {number}")), vec![number as u8; size]);
+    }
+    let text = |name: &str| file(name.into()).to_str().expect("a UTF-8 path").to_owned();
+    for number in 0..8 {
+        tool("cp", &["--reflink=always", &text(&format!("large{number}")), &text(&format!("shared{number}"))]);
+        // Too long for an inode; where attributes are not possible there are none.
+        let attribute = "import os, sys; os.setxattr(sys.argv[1], 'user.long', b'x' * 3000)";
+        tool("python3", &["-c", attribute, &text(&format!("large{number}"))]);
+    }
+    tool("sync", &["-f", place.to_str().expect("a UTF-8 path")]);
+    for number in (0..40).filter(|_| rng.next().is_multiple_of(2)) {
+        let _ = std::fs::remove_file(file(format!("large{number}")));
+    }
+    for number in (0..600).filter(|_| rng.next().is_multiple_of(2)) {
+        let folder = if number % 3 == 0 { "many" } else { "many/below" };
+        let _ = std::fs::remove_file(file(format!("{folder}/small file number {number}")));
+    }
+    for number in 0..10 {
+        let size = rng.between(0, most / 4 + 1) as usize;
+        let _ = std::fs::write(file(format!("later{number}")), vec![number as u8; size]);
+    }
+}
