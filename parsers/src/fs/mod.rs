@@ -1,6 +1,7 @@
 //! The filesystems. Adding one is a folder here and a row in [`FORMATS`].
 
 mod apfs;
+mod btrfs;
 mod cluster_walk;
 mod exfat;
 mod ext4;
@@ -56,9 +57,25 @@ pub static FORMATS: &[&dyn Format] = &[
     &hfsplus::HfsPlus,
     &xfs::Xfs,
     &f2fs::F2fs,
+    &btrfs::Btrfs,
 ];
 
 /// The row with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Format> {
     FORMATS.iter().copied().find(|format| format.name() == name)
+}
+
+/// A UUID in the usual groups; all zeros is none.
+fn uuid_text(uuid: &[u8; 16]) -> Option<String> {
+    if *uuid == [0; 16] {
+        return None;
+    }
+    let mut text = String::with_capacity(36);
+    for (index, byte) in uuid.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&index) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    Some(text)
 }

@@ -29,7 +29,7 @@ mod witness;
 use crate::error::ParseError;
 use crate::foreign::has_bytes;
 use crate::free_map::FreeMap;
-use crate::fs::Format;
+use crate::fs::{Format, uuid_text};
 use crate::source::Source;
 use crate::volume::{Finding, Volume};
 use crate::witness::Witness;
@@ -146,19 +146,4 @@ fn free_count_warning(superblock: &SuperBlock, free: &FreeMap) -> Option<Finding
             superblock.free_blocks
         ))
     })
-}
-
-/// A UUID in the usual groups; all zeros is none.
-fn uuid_text(uuid: &[u8; 16]) -> Option<String> {
-    if *uuid == [0; 16] {
-        return None;
-    }
-    let mut text = String::with_capacity(36);
-    for (index, byte) in uuid.iter().enumerate() {
-        if [4, 6, 8, 10].contains(&index) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    Some(text)
 }
