@@ -41,6 +41,7 @@ pub static DEMOS: &[Demo] = &[
     demo!("ntfs"),
     demo!("hfsplus"),
     demo!("apfs"),
+    demo!("btrfs"),
 ];
 
 /// What the driver said when the image was made.
