@@ -291,8 +291,8 @@ fn the_walk_convicts_and_names_the_file() {
 
 /// Flips bits of everything that is read. Each is refused, or changes nothing in the map.
 #[test]
-fn no_flipped_bit_frees_a_used_block() {
-    let mut rng = Rng(seed("no_flipped_bit_frees_a_used_block"));
+fn flips_never_free_a_used_block() {
+    let mut rng = Rng(seed("flips_never_free_a_used_block"));
     let kinds = [&SMALL, &NO_SPACE_TREE];
     for kind in kinds {
         let mut image = image(kind, Fill::Copied);
