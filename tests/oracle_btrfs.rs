@@ -117,6 +117,11 @@ fn root_a_log_tree_is_refused() {
     assert_eq!(map_ranges(&copy), python(&[&copy]));
 }
 
+#[test]
+fn the_carried_image_equals_its_records() {
+    common::carried_image_equals_its_records("btrfs");
+}
+
 /// The image's holes in bytes: what is not allocated in the file below.
 fn holes(image: &Path) -> Vec<(u64, u64)> {
     let file = std::fs::File::open(image).expect("the image");

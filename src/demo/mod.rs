@@ -43,6 +43,7 @@ pub static DEMOS: &[Demo] = &[
     demo!("apfs"),
     demo!("xfs"),
     demo!("f2fs"),
+    demo!("btrfs"),
 ];
 
 /// What the driver said when the image was made.

@@ -111,7 +111,7 @@ fn content(size: usize, rng: &mut Rng) -> Vec<u8> {
     (0..size.div_ceil(16)).flat_map(|_| (u128::from(rng.next()) << 64).to_le_bytes()).take(size).collect()
 }
 
-fn live(place: &Path, until_full: bool, rng: &mut Rng) {
+pub fn live(place: &Path, until_full: bool, rng: &mut Rng) {
     let write = |name: String, most: u64, rng: &mut Rng| {
         let size = rng.between(0, most) as usize;
         // A filesystem that is full is as good as any.

@@ -111,4 +111,5 @@ def main():
         at = states.find(1, end)
 
 
-main()
+if __name__ == "__main__":
+    main()
