@@ -34,7 +34,7 @@ pub struct Layer<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WitnessMode {
-    /// The complete ones, where nothing else protects the map ([`Format::needs_witness`]).
+    /// The complete ones, where nothing else protects the map (`needs_witness` of the format).
     #[default]
     WhereNeeded,
     /// Every one that a format has.

@@ -25,8 +25,6 @@ mod ondisk;
 mod space;
 mod space_tree;
 mod superblock;
-#[cfg(test)]
-mod tests;
 mod tree;
 mod witness;
 
