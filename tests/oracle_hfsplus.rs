@@ -11,9 +11,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Debian's own: a version manager in front of it costs a second a call.
-const PYTHON: &str = "/usr/bin/python3";
-
 type Ranges = Vec<(u64, u64)>;
 
 /// Makes an image; gives the free ranges as the writer knows them.
@@ -22,7 +19,7 @@ fn make(path: &Path, seed: u64, options: &str) -> Ranges {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/hfsplus_make.py");
     let mut words = vec![script, image, &seed];
     words.extend(options.split_whitespace());
-    parse_ranges(&tool_ok(PYTHON, &words))
+    parse_ranges(&tool_ok("python3", &words))
 }
 
 /// Options of the fixed cases: one of every kind.
@@ -70,7 +67,7 @@ fn random_case(rng: &mut Rng) -> String {
 
 fn python(path: &str) -> Ranges {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/hfsplus_free.py");
-    parse_ranges(&tool_ok(PYTHON, &[script, path]))
+    parse_ranges(&tool_ok("python3", &[script, path]))
 }
 
 /// Free blocks by The Sleuth Kit, which reads no wrapper.

@@ -12,7 +12,7 @@ pub fn script() -> String {
 
 /// The ranges of a member for free ranges of the array, as `map --format ranges` prints them.
 pub fn carried(spec: &Value, member: usize, free: &str) -> Vec<(u64, u64)> {
-    let mut child = Command::new("python3")
+    let mut child = Command::new("/usr/bin/python3")
         .args([script(), "carry".to_owned(), spec.to_string(), member.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
