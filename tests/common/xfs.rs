@@ -116,8 +116,10 @@ fn mkfs(folder: &Path, image: &Path, kind: &Kind, kib: u64, list: Option<&Path>)
 
 /// A list of files for mkfs: 460 of them in two folders, together about a third of the volume.
 fn many_files(folder: &Path, kib: u64, rng: &mut Rng) -> PathBuf {
+    // One size from each eighth of the range: eight free choices are too large for a small volume every few runs.
+    let eighth = (kib * 1024 / 3 / 460).max(8) / 4;
     for number in 0..8 {
-        let size = rng.between(0, (kib * 1024 / 3 / 460).max(2) * 2);
+        let size = eighth * number + rng.between(0, eighth);
         std::fs::write(folder.join(format!("s{number}")), vec![number as u8 + 1; size as usize]).expect("a file");
     }
     let mut list = String::from("/dev/null\n0 0\nd--755 0 0\n");
