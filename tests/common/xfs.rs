@@ -114,10 +114,10 @@ fn mkfs(folder: &Path, image: &Path, kind: &Kind, kib: u64, list: Option<&Path>)
     tool_ok("mkfs.xfs", &args.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// A list of files for mkfs: 460 of them in two folders, together about a third of the volume.
+/// A list of files for mkfs: 460 of them in two folders, together about a fifth of the volume: the log may take half.
 fn many_files(folder: &Path, kib: u64, rng: &mut Rng) -> PathBuf {
     // One size from each eighth of the range: eight free choices are too large for a small volume every few runs.
-    let eighth = (kib * 1024 / 3 / 460).max(8) / 4;
+    let eighth = (kib * 1024 / 5 / 460).max(8) / 4;
     for number in 0..8 {
         let size = eighth * number + rng.between(0, eighth);
         std::fs::write(folder.join(format!("s{number}")), vec![number as u8 + 1; size as usize]).expect("a file");
