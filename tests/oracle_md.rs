@@ -277,3 +277,58 @@ fn a_member_that_looks_like_a_volume_is_none() {
         assert!(words(&output).contains(&format!("Linux RAID (md {version})")), "{}", words(&output));
     }
 }
+
+/// Puts bytes over a file.
+fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    std::fs::File::options().write(true).open(path).and_then(|file| file.write_all_at(bytes, at)).expect("a write");
+}
+
+/// Disks that were an array once, and were divided anew by a tool that erases nothing but the first sector: the records
+/// of md 1.2 are all there, and what they describe may look whole. It is somebody else's now.
+#[test]
+fn an_array_whose_members_were_divided_anew_is_a_ghost() {
+    let rng = &mut Rng(5);
+    let mut table = [0; 512];
+    table[446 + 4] = 7;
+    table[446 + 8..446 + 12].copy_from_slice(&2048_u32.to_le_bytes());
+    table[446 + 12..446 + 16].copy_from_slice(&4096_u32.to_le_bytes());
+    table[510..].copy_from_slice(&[0x55, 0xAA]);
+    for level in [-1, 0, 1] {
+        let array = Array::make(spec("1.2", level, 0, 64 << 10, &sizes(2, 6 * MIB)), rng);
+        assert_eq!(array.coldtrim(&["map"]).status.code(), Some(0), "the array without a table");
+        overwrite(&array.members[1], 0, &table);
+        let output = array.coldtrim(&["trim", "--yes"]);
+        assert_eq!(output.status.code(), Some(3), "{level}: {}", words(&output));
+        assert!(words(&output).contains("signatures of mbr and Linux RAID (md 1.2)"), "{}", words(&output));
+        assert!(words(&output).contains(&text(&array.members[1])), "{}", words(&output));
+    }
+}
+
+/// One disk of a mirror with its record at the end got a filesystem of its own.
+#[test]
+fn a_member_that_shows_something_else_than_its_array_is_none() {
+    let rng = &mut Rng(6);
+    let array = Array::make(spec("1.0", 1, 0, 0, &sizes(2, 6 * MIB)), rng);
+    let other = array.folder.path().join("other");
+    std::fs::File::create(&other).and_then(|file| file.set_len(6 * MIB)).expect("room");
+    tool_ok("mkfs.fat", &["-F", "12", &text(&other)]);
+    overwrite(&array.members[1], 0, &std::fs::read(&other).expect("a volume"));
+    let output = array.coldtrim(&["trim", "--yes"]);
+    assert_eq!(output.status.code(), Some(3), "{}", words(&output));
+    assert!(words(&output).contains("it is not clear whose data this is"), "{}", words(&output));
+}
+
+/// What a disk says at its end holds for the array on it, too.
+#[test]
+fn records_of_a_firmware_raid_below_an_array_need_consent() {
+    let rng = &mut Rng(7);
+    let array = Array::make(spec("1.2", 0, 0, 64 << 10, &sizes(2, 6 * MIB)), rng);
+    let end = std::fs::metadata(&array.members[0]).expect("a member").len();
+    overwrite(&array.members[0], end - 1024, b"Intel Raid ISM Cfg Sig. 1.3.00");
+    let output = array.coldtrim(&["trim", "--yes"]);
+    assert_eq!(output.status.code(), Some(3), "{}", words(&output));
+    assert!(words(&output).contains("--accept stale-raid-metadata"), "{}", words(&output));
+    let output = array.coldtrim(&["trim", "--yes", "--accept", "stale-raid-metadata"]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+}

@@ -80,12 +80,16 @@ fn read_member(
     }
 }
 
+/// What helps where several things claim an area.
+pub(super) const WHICH_IS_STALE: &str = "find out which one is stale and erase that signature alone: wipefs DEVICE lists \
+                                         them, wipefs -o OFFSET DEVICE erases one";
+
 fn ambiguous(found: &[Claim]) -> Content {
     let names: Vec<&str> = found.iter().map(Claim::name).collect();
     refused(
         None,
         format!("signatures of {} are on the same area, so it is not clear whose data this is", names.join(" and ")),
-        "find out which one is stale and erase that signature alone: wipefs DEVICE lists them, wipefs -o OFFSET DEVICE erases one",
+        WHICH_IS_STALE,
     )
 }
 

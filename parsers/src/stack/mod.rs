@@ -9,6 +9,7 @@
 mod claims;
 mod discover;
 mod leaf;
+mod members;
 mod read;
 
 pub use read::read;

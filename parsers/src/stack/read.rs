@@ -3,6 +3,7 @@
 
 use super::discover::{discover, is_asleep};
 use super::leaf::{read_leaf, refused};
+use super::members::vouch;
 use super::{FoundArray, FoundMember, Layer, Leaf, Node, Options, Stack, Standing};
 use crate::array::{ASSEMBLIES, ArraySource, Assembled, Candidate, Group};
 use crate::source::{Source, Window};
@@ -88,7 +89,13 @@ impl Walk<'_> {
                     Some(Candidate { leaf: *index, source: window, device: leaf.device, start: leaf.range.start() })
                 })
                 .collect();
-            for group in assembly.assemble(&candidates) {
+            for mut group in assembly.assemble(&candidates) {
+                let members: Vec<&Leaf> = group.members.iter().filter_map(|role| self.leaves.get(role.leaf)).collect();
+                group.outcome = group.outcome.and_then(|mut arrays| {
+                    let inherited = vouch(&arrays, &members, layers)?;
+                    arrays.iter_mut().for_each(|array| array.findings.extend(inherited.iter().cloned()));
+                    Ok(arrays)
+                });
                 self.settle(group, layers.len(), &mut found);
             }
         }

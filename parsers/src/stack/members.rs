@@ -1,0 +1,54 @@
+//! What else is written on the members of an array. A record at the start of a disk outlives a later partition table or
+//! filesystem; an array that is put together from such records is a ghost, whose free space is somebody's file.
+
+use super::claims::{Claim, claims, set_records_apart, stale_records};
+use super::leaf::WHICH_IS_STALE;
+use super::{Layer, Leaf};
+use crate::array::{ArraySource, Assembled, mention};
+use crate::foreign::Meaning;
+use crate::source::{Source, Window};
+use crate::volume::Finding;
+
+/// What the volumes on these arrays inherit from their members, or why the arrays are not to be believed.
+pub(super) fn vouch(arrays: &[Assembled], members: &[&Leaf], layers: &[Layer<'_>]) -> Result<Vec<Finding>, Finding> {
+    let shown = shown_by(arrays, layers);
+    let mut inherited = Vec::new();
+    for leaf in members {
+        let here = mention(leaf.device, leaf.range.start());
+        let unreadable = || Finding::refusal(format!("{here} cannot be read"), "ddrescue DEVICE IMAGE MAPFILE");
+        let layer = layers.get(leaf.device).ok_or_else(unreadable)?;
+        let window = Window::new(layer.source, leaf.range).ok_or_else(unreadable)?;
+        let found = claims(&window, leaf.part.is_none().then_some(leaf.sector_size)).map_err(|_| unreadable())?;
+        let (found, records) = set_records_apart(found);
+        explained(&found, &shown, &here)?;
+        let around = leaf.findings.iter().cloned().chain(records.iter().map(|row| stale_records(row)));
+        inherited.extend(around.map(|finding| Finding { message: format!("{here}: {}", finding.message), ..finding }));
+    }
+    Ok(inherited)
+}
+
+/// The names of what the arrays themselves show.
+fn shown_by(arrays: &[Assembled], layers: &[Layer<'_>]) -> Vec<&'static str> {
+    let devices: Vec<&dyn Source> = layers.iter().map(|layer| layer.source).collect();
+    let sector_size = layers.iter().map(|layer| layer.sector_size).max();
+    let of = |array: &Assembled| claims(&ArraySource::new(&array.mapping, devices.clone()), sector_size);
+    arrays.iter().filter_map(|array| of(array).ok()).flatten().map(|claim| claim.name()).collect()
+}
+
+/// Nothing but its record is on a member, except where the record lies at the end and the rest is a view of the array.
+fn explained(found: &[Claim], shown: &[&str], here: &str) -> Result<(), Finding> {
+    let is_record = |claim: &&Claim| matches!(claim, Claim::Foreign(row) if row.meaning == Meaning::Member);
+    let (own, others): (Vec<&Claim>, Vec<&Claim>) = found.iter().partition(is_record);
+    let at_end = own.iter().all(|claim| matches!(claim, Claim::Foreign(row) if row.marks.is_empty()));
+    let stranger = others.iter().find(|claim| !(at_end && shown.contains(&claim.name())));
+    let (Some(stranger), Some(record)) = (stranger, own.first()) else { return Ok(()) };
+    Err(Finding::refusal(
+        format!(
+            "signatures of {} and {} are both on {here}, so it is not clear whose data this is: the record may be left \
+             over from an array that is no more",
+            stranger.name(),
+            record.name()
+        ),
+        WHICH_IS_STALE,
+    ))
+}
