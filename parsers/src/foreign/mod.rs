@@ -77,6 +77,12 @@ impl Foreign {
         self
     }
 
+    /// True for a member whose record lies at the end, so that the array's own data may begin where the member does. Such
+    /// a record has no fixed place, and so no fixed bytes.
+    pub fn is_member_by_its_end(&self) -> bool {
+        self.meaning == Meaning::Member && self.marks.is_empty()
+    }
+
     /// True when one of the signatures is there.
     pub fn probe(&self, source: &dyn Source) -> Result<bool, ParseError> {
         for (place, magic) in self.marks {

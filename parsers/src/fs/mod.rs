@@ -7,6 +7,7 @@ mod exfat;
 mod ext4;
 mod f2fs;
 mod fat;
+mod features;
 mod hfsplus;
 mod ntfs;
 mod xfs;
@@ -67,9 +68,11 @@ pub fn by_name(name: &str) -> Option<&'static dyn Format> {
 
 /// A UUID in the usual groups; all zeros is none.
 fn uuid_text(uuid: &[u8; 16]) -> Option<String> {
-    if *uuid == [0; 16] {
-        return None;
-    }
+    (*uuid != [0; 16]).then(|| grouped(uuid))
+}
+
+/// A UUID in the usual groups.
+fn grouped(uuid: &[u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (index, byte) in uuid.iter().enumerate() {
         if [4, 6, 8, 10].contains(&index) {
@@ -77,5 +80,5 @@ fn uuid_text(uuid: &[u8; 16]) -> Option<String> {
         }
         text.push_str(&format!("{byte:02x}"));
     }
-    Some(text)
+    text
 }

@@ -71,7 +71,7 @@ fn read_member(
         Standing::NotAssembled(finding) => finding,
     };
     match found {
-        [Claim::Format(format), Claim::Foreign(row)] if row.marks.is_empty() => {
+        [Claim::Format(format), Claim::Foreign(row)] if row.is_member_by_its_end() => {
             let mut findings = leaf.findings.clone();
             findings.extend([stale_records(row), Finding::warning(finding.message.clone())]);
             read_volume(*format, source, companions, options, findings)

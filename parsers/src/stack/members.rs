@@ -39,7 +39,7 @@ fn shown_by(arrays: &[Assembled], layers: &[Layer<'_>]) -> Vec<&'static str> {
 fn explained(found: &[Claim], shown: &[&str], here: &str) -> Result<(), Finding> {
     let is_record = |claim: &&Claim| matches!(claim, Claim::Foreign(row) if row.meaning == Meaning::Member);
     let (own, others): (Vec<&Claim>, Vec<&Claim>) = found.iter().partition(is_record);
-    let at_end = own.iter().all(|claim| matches!(claim, Claim::Foreign(row) if row.marks.is_empty()));
+    let at_end = own.iter().all(|claim| matches!(claim, Claim::Foreign(row) if row.is_member_by_its_end()));
     let stranger = others.iter().find(|claim| !(at_end && shown.contains(&claim.name())));
     let (Some(stranger), Some(record)) = (stranger, own.first()) else { return Ok(()) };
     Err(Finding::refusal(

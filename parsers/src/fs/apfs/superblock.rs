@@ -4,6 +4,7 @@ use super::error::{ApfsError, at_most, equal, only_known, wrong};
 use super::object::{Blocks, Object, head};
 use super::ondisk::{NX_MAGIC, RawRange, RawSuperblock, kind};
 use crate::error::ParseError;
+use crate::fs::grouped;
 use crate::source::{Source, read_vec};
 use crate::units::BlockSize;
 
@@ -144,9 +145,6 @@ impl Superblock {
 
     /// The container's uuid as blkid prints it.
     pub fn uuid(&self) -> String {
-        let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let [a, b, c, d, e] =
-            [0..4, 4..6, 6..8, 8..10, 10..16].map(|range| hex(self.raw.nx_uuid.get(range).unwrap_or_default()));
-        format!("{a}-{b}-{c}-{d}-{e}")
+        grouped(&self.raw.nx_uuid)
     }
 }

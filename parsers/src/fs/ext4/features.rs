@@ -4,6 +4,7 @@
 //! "compatible" bits stop too, as they do e2fsck: an allocator that nobody knows (snapshots were one) may be behind.
 
 use super::Ext4Error;
+use crate::fs::features::{Row, not_understood};
 
 /// One of the three sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +54,6 @@ pub mod ro_compat {
     pub const METADATA_CSUM: u32 = 0x400;
     pub const ORPHAN_PRESENT: u32 = 0x1_0000;
 }
-
-/// A bit, its name, and whether a map can be made in its presence.
-type Row = (u32, &'static str, bool);
 
 const COMPAT: &[Row] = &[
     (0x1, "dir_prealloc", true),
@@ -175,16 +173,4 @@ impl Features {
             (false, true) => "ext4",
         }
     }
-}
-
-fn not_understood(rows: &[Row], bits: u32) -> Vec<String> {
-    (0..32)
-        .filter_map(|shift| 1_u32.checked_shl(shift))
-        .filter(|bit| bits & bit != 0)
-        .filter_map(|bit| match rows.iter().find(|row| row.0 == bit) {
-            Some((_, _, true)) => None,
-            Some((_, name, false)) => Some((*name).to_owned()),
-            None => Some(format!("unknown bit {bit:#x}")),
-        })
-        .collect()
 }

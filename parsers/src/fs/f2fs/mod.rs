@@ -21,7 +21,7 @@ mod witness;
 use crate::error::ParseError;
 use crate::foreign::has_bytes;
 use crate::free_map::FreeMap;
-use crate::fs::Format;
+use crate::fs::{Format, grouped};
 use crate::source::Source;
 use crate::units::mul;
 use crate::volume::{Finding, Volume, Weight};
@@ -79,7 +79,7 @@ impl Format for F2fs {
         Ok(Volume {
             format: "f2fs".to_owned(),
             label: superblock.label.clone(),
-            uuid: Some(uuid_text(&superblock.uuid)),
+            uuid: Some(grouped(&superblock.uuid)),
             size,
             block_size: ondisk::BLOCK,
             free,
@@ -112,16 +112,4 @@ fn read_free(source: &dyn Source, superblock: &SuperBlock, findings: &mut Vec<Fi
         )));
     }
     Ok(found.map)
-}
-
-/// A UUID in the usual groups.
-fn uuid_text(uuid: &[u8; 16]) -> String {
-    let mut text = String::with_capacity(36);
-    for (index, byte) in uuid.iter().enumerate() {
-        if [4, 6, 8, 10].contains(&index) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }

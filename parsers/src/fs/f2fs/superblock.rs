@@ -5,15 +5,13 @@ use super::checksum::f2fs_crc32;
 use super::ondisk::{BLOCK, MAGIC, RawSuperBlock, SEGMENT, SUPERBLOCKS_AT};
 use crate::error::{Mismatch, ParseError};
 use crate::free_map::Grid;
+use crate::fs::features::{Row, not_understood};
 use crate::source::{Source, read_struct};
 use crate::units::{BlockSize, Overflow, add, mul};
 use crate::volume::Finding;
 use zerocopy::IntoBytes;
 
 const SB_CHECKSUM: u32 = 0x800;
-
-/// A feature bit, its name, and whether a map can be made in its presence.
-type Row = (u32, &'static str, bool);
 
 const FEATURES: &[Row] = &[
     (0x1, "encrypt", true),
@@ -129,15 +127,7 @@ fn check_features(raw: &RawSuperBlock, at: u64) -> Result<(), ParseError> {
         check(at, "place of the checksum", 3068, raw.checksum_offset.get().into())?;
         check(at, "checksum", f2fs_crc32(MAGIC, covered).into(), raw.crc.get().into())?;
     }
-    let unknown: Vec<String> = (0..32)
-        .filter_map(|shift| 1_u32.checked_shl(shift))
-        .filter(|bit| bits & bit != 0)
-        .filter_map(|bit| match FEATURES.iter().find(|row| row.0 == bit) {
-            Some((_, _, true)) => None,
-            Some((_, name, false)) => Some((*name).to_owned()),
-            None => Some(format!("unknown bit {bit:#x}")),
-        })
-        .collect();
+    let unknown = not_understood(FEATURES, bits);
     if !unknown.is_empty() {
         return Err(ParseError::unsupported(at, F2fsError::Features(unknown.join(", "))));
     }

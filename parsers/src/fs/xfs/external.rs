@@ -1,11 +1,12 @@
 //! The log on a device of its own. It has no superblock: its first block is a record that names the volume, until the
 //! log has been written round once.
 
+use super::finding;
 use super::log::{self, State};
 use super::superblock::SuperBlock;
-use super::{finding, uuid_text};
 use crate::error::ParseError;
 use crate::free_map::{FreeMap, Grid};
+use crate::fs::grouped;
 use crate::source::{Source, Window};
 use crate::units::{BlockSize, ByteRange};
 use crate::volume::{Finding, Volume};
@@ -46,7 +47,7 @@ fn state_of(superblock: &SuperBlock, companion: &dyn Source) -> Option<State> {
 /// A log device as a volume of its own: wholly used.
 pub fn volume(source: &dyn Source) -> Result<Volume, ParseError> {
     let block = BlockSize::new(512).ok_or_else(|| ParseError::inconsistent("512 is a power of two"))?;
-    let owner = log::owner(source)?.map(|uuid| uuid_text(&uuid)).unwrap_or_default();
+    let owner = log::owner(source)?.map(|uuid| grouped(&uuid)).unwrap_or_default();
     Ok(Volume {
         format: "xfs_external_log".to_owned(),
         label: None,

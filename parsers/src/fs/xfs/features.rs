@@ -5,9 +5,7 @@
 
 use super::XfsError;
 use super::ondisk::RawSuperBlock;
-
-/// A bit, its name, and whether a map can be made in its presence.
-type Row = (u32, &'static str, bool);
+use crate::fs::features::{Row, not_understood};
 
 /// Bits of `sb_versionnum` above the version, in both versions.
 pub mod version {
@@ -156,16 +154,4 @@ impl Features {
         }
         Ok(())
     }
-}
-
-fn not_understood(rows: &[Row], bits: u32) -> Vec<String> {
-    (0..32)
-        .filter_map(|shift| 1_u32.checked_shl(shift))
-        .filter(|bit| bits & bit != 0)
-        .filter_map(|bit| match rows.iter().find(|row| row.0 == bit) {
-            Some((_, _, true)) => None,
-            Some((_, name, false)) => Some((*name).to_owned()),
-            None => Some(format!("unknown bit {bit:#x}")),
-        })
-        .collect()
 }
