@@ -107,8 +107,8 @@ fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
     let facts = device::facts_of_disk(disk);
     let scsi = match disk.kind {
         Kind::Scsi => Some(ScsiClaims::read(&file, &facts).map_err(|error| {
-            let advice = error.kind().advice();
-            anyhow!("{}: {}; next: {advice}", disk.node.display(), chain(&error))
+            let advice = error.advice();
+            anyhow!("{}: {}; next: {advice}", disk.node.display(), error.with_causes())
         })?),
         _ => None,
     };
@@ -130,13 +130,6 @@ fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
         routes,
         exit_code: Ending::Done.code(),
     })
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {}", chain(cause)),
-        None => error.to_string(),
-    }
 }
 
 /// Asks a route for its limits. Routes that are only used when named are not even asked, because their first byte may
@@ -172,7 +165,7 @@ fn route_answer(route: &'static Route, file: &File, facts: &DeviceFacts) -> Opti
 
 /// The error without the route's name, which stands in front of it anyway.
 fn unprefixed(error: &crate::transport::TransportError, name: &str) -> String {
-    let text = chain(error);
+    let text = error.with_causes();
     let hint = if error.kind() == ErrorKind::Permission { "; run it with sudo" } else { "" };
     format!("{}{hint}", text.strip_prefix(&format!("{name}: ")).unwrap_or(&text))
 }

@@ -76,8 +76,8 @@ impl Survey {
             .map(|(index, (target, spec))| target_report(target, spec, index, &reading.stack, &scope.accept))
             .collect();
         report.arrays = Arrays::new(&reading.stack, &windows).reports();
-        let (mut stack, mut nodes) = (reading.stack, Vec::new());
-        std::mem::swap(&mut stack.nodes, &mut nodes);
+        let mut stack = reading.stack;
+        let mut nodes = std::mem::take(&mut stack.nodes);
         name_mentioned(&mut nodes, &self.targets);
         let arrays = Arrays::new(&stack, &windows);
         report.volumes = nodes

@@ -130,7 +130,9 @@ fn lies_on(volume: &VolumeReport, target: usize) -> bool {
     is_plain || pieces_on(volume, target).next().is_some()
 }
 
+/// Fills the plans of a device into the report, in place of what was noted of it before.
 fn note_plans(report: &mut Report, device: &Prepared) {
+    report.forget_plans(device.target);
     for part in &device.parts {
         let facts = part.plan.facts();
         let plan = PlanReport {
@@ -188,13 +190,7 @@ fn note_problem(survey: &mut Survey, index: usize, problem: NotPrepared) -> Endi
 }
 
 fn describe(name: &str, error: &TransportError) -> String {
-    let mut text = format!("{name}: {error}");
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    format!("{text}; next: {}", error.advice())
+    format!("{name}: {}; next: {}", error.with_causes(), error.advice())
 }
 
 /// The ending of a run that a transport error ended before anything was done.
@@ -282,7 +278,6 @@ fn run_device(
     let chosen = device.route.name;
     let tried = tried_route(survey, device, job);
     if device.route.name != chosen {
-        survey.report.gaps.retain(|gap| gap.target != device.target);
         note_plans(&mut survey.report, device);
     }
     let (trial, mut guard) = match tried {
@@ -453,21 +448,15 @@ fn note_outcome(report: &mut Report, part: &PlannedPart, name: &str, target: usi
         );
     }
     let done = OutcomeReport { bytes: outcome.bytes, commands: outcome.commands, errors };
-    let slot = match volume {
-        Some(volume) => {
-            // Members of one volume on one target are noted in the order in which they were planned.
-            let mut shares =
-                volume.members.iter_mut().filter(|share| share.target == target && share.outcome.is_none());
-            if let Some(share) = shares.next() {
-                share.outcome = Some(done.clone());
-            }
-            *volume.outcome.get_or_insert_default() += done;
-            return;
+    // What lies on one target is noted in the order in which it was planned.
+    if let Some(volume) = volume {
+        let is_next = |share: &&mut ShareReport| share.target == target && share.outcome.is_none();
+        if let Some(share) = volume.members.iter_mut().find(is_next) {
+            share.outcome = Some(done.clone());
         }
-        None => report.gaps.iter_mut().find(|g| g.target == target && g.outcome.is_none()).map(|g| &mut g.outcome),
-    };
-    if let Some(slot) = slot {
-        *slot = Some(done);
+        *volume.outcome.get_or_insert_default() += done;
+    } else if let Some(gap) = report.gaps.iter_mut().find(|gap| gap.target == target && gap.outcome.is_none()) {
+        gap.outcome = Some(done);
     }
 }
 

@@ -76,6 +76,19 @@ impl Report {
         }
     }
 
+    /// Takes out what is planned on a target, so that other plans can be noted.
+    pub fn forget_plans(&mut self, target: usize) {
+        self.gaps.retain(|gap| gap.target != target);
+        for volume in &mut self.volumes {
+            let is_plain = volume.array.is_none() && volume.target == target;
+            let before = volume.members.len();
+            volume.members.retain(|share| share.target != target);
+            if is_plain || volume.members.len() != before {
+                volume.plan = sum(volume.members.iter().map(|share| share.plan.clone()));
+            }
+        }
+    }
+
     /// Fills in the sums over all volumes.
     pub fn sum_up(&mut self) {
         let usable = || self.volumes.iter().filter(|volume| volume.state == State::Clean);
@@ -359,5 +372,37 @@ impl std::ops::AddAssign for OutcomeReport {
         self.bytes += other.bytes;
         self.commands += other.commands;
         self.errors.extend(other.errors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(bytes: u64) -> PlanReport {
+        PlanReport { extents: 1, bytes, commands: 1, skipped_bytes: 0 }
+    }
+
+    fn share(target: usize, bytes: u64) -> ShareReport {
+        let route = "unmap".to_owned();
+        ShareReport { target, plan: plan(bytes), route, outcome: None, verdict: None, evidence: None }
+    }
+
+    #[test]
+    fn plans_of_one_target_are_forgotten_and_no_other() {
+        let mut report = Report::new("trim");
+        let mut on_array = VolumeReport::unknown(0, 0, 100);
+        (on_array.array, on_array.plan) = (Some(0), Some(plan(30)));
+        on_array.members = vec![share(0, 10), share(1, 20)];
+        report.volumes = vec![VolumeReport::unknown(0, 0, 100), VolumeReport::unknown(1, 0, 100), on_array];
+        report.volumes[0].plan = Some(plan(5));
+        report.volumes[1].plan = Some(plan(6));
+        report.gaps = vec![0, 1].into_iter().map(|target| GapReport { target, plan: plan(7), outcome: None }).collect();
+        report.forget_plans(0);
+        let plans: Vec<_> = report.volumes.iter().map(|volume| volume.plan.clone()).collect();
+        assert_eq!(plans, [None, Some(plan(6)), Some(plan(20))]);
+        assert_eq!(report.gaps.iter().map(|gap| gap.target).collect::<Vec<_>>(), [1]);
+        report.forget_plans(1);
+        assert_eq!(report.volumes[2].plan, None);
     }
 }

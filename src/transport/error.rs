@@ -138,6 +138,12 @@ impl TransportError {
     pub fn advice(&self) -> &'static str {
         self.kind.advice()
     }
+
+    /// The error and everything that caused it, in one line.
+    pub fn with_causes(&self) -> String {
+        let causes = std::iter::successors(std::error::Error::source(self), |cause| cause.source());
+        std::iter::once(self.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+    }
 }
 
 impl From<(&'static str, LimitsError)> for TransportError {
