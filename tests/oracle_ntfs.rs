@@ -65,25 +65,18 @@ fn put_files(image: &Path, count: u64, rng: &mut Rng) -> Vec<(String, Vec<u8>)> 
     for number in 0..count {
         let len = *rng.pick(&[0, 100, 5_000, 70_001, 400_000]);
         let (name, bytes) = (format!("file{number}"), content(rng, len));
-        let source = image.with_extension("file");
-        fs::write(&source, &bytes).expect("a file");
-        if tool("ntfscp", &["-f", text(image), text(&source), &name]).status.success() {
+        if put_file(image, &name, &bytes) {
             files.push((name, bytes));
         }
     }
     files
 }
 
-/// Merges neighbours, as coldtrim does.
-fn merged(ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    let mut out: Vec<(u64, u64)> = Vec::new();
-    for (start, len) in ranges {
-        match out.last_mut().filter(|last| last.0 + last.1 == start) {
-            Some(last) => last.1 += len,
-            None => out.push((start, len)),
-        }
-    }
-    out
+/// False when there is no room.
+fn put_file(image: &Path, name: &str, bytes: &[u8]) -> bool {
+    let source = image.with_extension("file");
+    fs::write(&source, bytes).expect("a file");
+    tool("ntfscp", &["-f", text(image), text(&source), name]).status.success()
 }
 
 fn python_free(image: &Path) -> Vec<(u64, u64)> {
@@ -109,7 +102,7 @@ fn partclone_free(image: &Path) -> Vec<(u64, u64)> {
         let words: Vec<&str> = line.split_whitespace().collect();
         (words.len() == 3 && words[2] == "?").then(|| (number(words[0]), number(words[1])))
     });
-    merged(areas.collect())
+    merged(&areas.collect::<Vec<_>>())
 }
 
 /// The clear bits of what ntfscat gives for record 6.
@@ -117,7 +110,7 @@ fn ntfscat_free(image: &Path, kind: Kind) -> Vec<(u64, u64)> {
     let bits = tool("ntfscat", &["-f", "-i", "6", text(image)]).stdout;
     let clusters = (kind.sectors - 1) * kind.sector / kind.cluster;
     let free = (0..clusters).filter(|k| bits[(k / 8) as usize] >> (k % 8) & 1 == 0);
-    merged(free.map(|k| (k * kind.cluster, kind.cluster)).collect())
+    merged(&free.map(|k| (k * kind.cluster, kind.cluster)).collect::<Vec<_>>())
 }
 
 /// What the library says about an image, with every witness heard.
@@ -201,6 +194,8 @@ fn small(folder: &Path, rng: &mut Rng) -> PathBuf {
     let image = folder.join("small");
     make(&image, Kind { sector: 512, cluster: 4096, sectors: 8 * 799 + 5, files: 3 });
     put_files(&image, 4, rng);
+    // By chance all of them are so small that they have no cluster.
+    assert!(put_file(&image, "large", &content(rng, 70_001)), "room for a file");
     image
 }
 
