@@ -3,22 +3,23 @@
 #![allow(clippy::as_conversions, clippy::ptr_arg)] // a `Vec` is a `Source`, a slice behind a reference is not
 
 mod common;
-#[path = "common/ext4.rs"]
-mod ext4;
+#[path = "common/damage.rs"]
+mod damage;
 #[path = "common/btrfs.rs"]
 mod images;
+#[path = "common/kernel.rs"]
+mod kernel;
 
-use coldtrim_parsers::error::ParseError;
-use coldtrim_parsers::fs::{Format, by_name};
 use coldtrim_parsers::source::Source;
-use coldtrim_parsers::units::ByteRange;
-use coldtrim_parsers::volume::{Volume, Weight};
-use coldtrim_parsers::witness::{Recording, Testimony, hear};
-use common::{Rng, full, parse_ranges, seed, tool, tool_ok};
-use ext4::crc32c;
+use coldtrim_parsers::witness::{Testimony, hear};
+use common::{Rng, crc32c, full, parse_ranges, seed, tool_ok};
+use damage::{Sparse, assert_refused, assert_sound, cost, format, metadata, refusal, volume};
 use images::{Fill, KINDS, Kind, make};
+use kernel::Loop;
 use std::path::{Path, PathBuf};
 
+/// The row under test.
+const FORMAT: &str = "btrfs";
 const SUPERBLOCK: usize = 64 << 10;
 const SUPERBLOCK_LEN: usize = 4096;
 const GENERATION: usize = 0x48;
@@ -31,43 +32,9 @@ const SMALL: Kind = Kind { name: "small", options: "-M -m single -d single", kib
 const NO_SPACE_TREE: Kind =
     Kind { name: "no tree", options: "-M -m single -d single -R ^free-space-tree", kib: 40_000, mounts: true };
 
-fn format() -> &'static dyn Format {
-    by_name("btrfs").expect("the row btrfs")
-}
-
 fn image(kind: &Kind, fill: Fill) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::read(make(folder.path(), kind, kind.kib, fill, &mut Rng(7))).expect("the image")
-}
-
-fn volume(image: &Vec<u8>) -> Result<Volume, ParseError> {
-    format().read(image, &[])
-}
-
-fn sound(image: &Vec<u8>) -> Volume {
-    let volume = volume(image).expect("a sound image");
-    assert_eq!(volume.findings, []);
-    assert!(volume.free.bytes() > 0);
-    volume
-}
-
-/// Why the map may not be used; none when it may.
-fn refusal(image: &Vec<u8>) -> Option<String> {
-    match volume(image) {
-        Err(error) => Some(error.to_string()),
-        Ok(volume) => {
-            let refusals = volume.findings.iter().filter(|finding| finding.weight == Weight::Refusal);
-            let words: Vec<String> = refusals.map(|f| format!("{} [{}]", f.message, f.remedy)).collect();
-            assert!(words.is_empty() || volume.free.ranges().is_empty(), "a refused volume has free ranges");
-            (!words.is_empty()).then(|| words.join("; "))
-        }
-    }
-}
-
-#[track_caller]
-fn assert_refused(image: &Vec<u8>, words: &str) {
-    let found = refusal(image).unwrap_or_else(|| panic!("not refused; expected {words:?}"));
-    assert!(found.contains(words), "expected {words:?} in {found:?}");
 }
 
 /// Makes the checksum of a block right again.
@@ -94,16 +61,6 @@ fn with(image: &[u8], at: usize, len: usize, change: impl FnOnce(&mut [u8])) -> 
 
 fn with_superblock(image: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     with(image, SUPERBLOCK, SUPERBLOCK_LEN, change)
-}
-
-/// What the reader of the map reads of an image.
-fn metadata(image: &Vec<u8>) -> Vec<ByteRange> {
-    let recording = Recording::new(image, u64::MAX);
-    format().read(&recording, &[]).expect("a sound image");
-    let mut ranges = recording.take();
-    ranges.sort_unstable();
-    ranges.dedup();
-    ranges
 }
 
 /// Place of the first leaf of a tree among what is read of [`SMALL`], whose blocks have 4096 bytes.
@@ -133,7 +90,7 @@ fn data(image: &[u8], leaf: usize, item: usize) -> usize {
 #[test]
 fn features_and_states_are_refused_by_name() {
     let image = image(&SMALL, Fill::Empty);
-    sound(&image);
+    assert_sound(&image);
     let rows: &[(usize, u64, &str)] = &[
         (0xBC, 0x1000, "zoned"),
         (0xBC, 0x2000, "extent-tree-v2"),
@@ -157,7 +114,7 @@ fn features_and_states_are_refused_by_name() {
             let old = get(block, *at);
             put(block, *at, old | bits);
         });
-        assert_refused(&changed, words);
+        assert_refused(&changed, &[words]);
     }
 }
 
@@ -187,23 +144,23 @@ fn fields_of_the_superblock_that_cannot_be_right() {
         (0x32B + 17 + 16, 4096, "stripe length"),
     ];
     for (at, number, words) in rows {
-        assert_refused(&with_superblock(&image, |block| put(block, *at, *number)), words);
+        assert_refused(&with_superblock(&image, |block| put(block, *at, *number)), &[words]);
     }
 }
 
 #[test]
 fn copies_of_the_superblock_must_agree() {
     let image = image(&KINDS[0], Fill::Empty);
-    sound(&image);
+    assert_sound(&image);
     let copy = 64 << 20;
     let older = with(&image, copy, SUPERBLOCK_LEN, |block| put(block, GENERATION, 3));
-    assert_refused(&older, "a copy of the superblock: expected equal to the first");
+    assert_refused(&older, &["a copy of the superblock: expected equal to the first"]);
     let mut torn = image.clone();
     torn[copy + 100] ^= 1;
-    assert_refused(&torn, "its checksum does not fit");
+    assert_refused(&torn, &["its checksum does not fit"]);
     let mut gone = image;
     gone[copy..copy + 4096].fill(0);
-    assert_refused(&gone, "magic number of a superblock");
+    assert_refused(&gone, &["magic number of a superblock"]);
 }
 
 #[test]
@@ -219,12 +176,12 @@ fn every_part_of_a_header_is_verified_in_every_tree() {
     for owner in [3, 4, 10] {
         let at = leaf(&image, owner);
         for (field, words) in rows {
-            assert_refused(&with(&image, at, 4096, |block| block[field] ^= 64), words);
+            assert_refused(&with(&image, at, 4096, |block| block[field] ^= 64), &[words]);
         }
-        assert_refused(&with(&image, at, 4096, |block| block[100] ^= 1), "level of a tree block");
+        assert_refused(&with(&image, at, 4096, |block| block[100] ^= 1), &["level of a tree block"]);
         let mut torn = image.clone();
         torn[at + 4000] ^= 1;
-        assert_refused(&torn, "a tree block: its checksum does not fit");
+        assert_refused(&torn, &["a tree block: its checksum does not fit"]);
     }
 }
 
@@ -235,7 +192,7 @@ fn trees_that_contradict_each_other() {
     let extent = item(&image, at, 204) - at;
     let length = data(&image, at, at + extent) - at + 24;
     let shorter = with(&image, at, 4096, |block| put(block, length, get(block, length) - 4096));
-    assert_refused(&shorter, "device extents: expected exactly the stripes of the chunks");
+    assert_refused(&shorter, &["device extents: expected exactly the stripes of the chunks"]);
 
     // Of two that follow each other the second is in a chunk that exists: mkfs.btrfs leaves single ones behind.
     let at = leaf(&image, 10);
@@ -243,24 +200,24 @@ fn trees_that_contradict_each_other() {
     let mut pairs = pairs.filter(|(a, b)| image[a + 8] == 199 && image[b + 8] == 199);
     let free = pairs.next().expect("two free ranges in one chunk").1 - at;
     let less = with(&image, at, 4096, |block| put(block, free + 9, get(block, free + 9) - 4096));
-    assert_refused(&less, "free-space tree: expected what the extents leave, found not logical");
+    assert_refused(&less, &["free-space tree: expected what the extents leave, found not logical"]);
     let more = with(&image, at, 4096, |block| {
         put(block, free, get(block, free) - 4096);
         put(block, free + 9, get(block, free + 9) + 4096);
     });
-    assert_refused(&more, "free-space tree: expected what the extents leave, found also logical");
+    assert_refused(&more, &["free-space tree: expected what the extents leave, found also logical"]);
 
     let at = leaf(&image, 3);
     let chunk = item(&image, at, 228) - at;
     let flags = data(&image, at, at + chunk) - at + 24;
-    assert_refused(&with(&image, at, 4096, |block| put(block, flags, get(block, flags) | 0x80)), "RAID5");
+    assert_refused(&with(&image, at, 4096, |block| put(block, flags, get(block, flags) | 0x80)), &["RAID5"]);
 }
 
 /// One extent of a file is a sector too short in the extent tree and in all counters: only the files can tell.
 #[test]
 fn the_walk_convicts_and_names_the_file() {
     let image = image(&NO_SPACE_TREE, Fill::Copied);
-    let truth = sound(&image).free;
+    let truth = assert_sound(&image).free;
     let blocks: Vec<usize> = metadata(&image).iter().map(|range| range.start() as usize).collect();
     let leaves: Vec<usize> =
         blocks.into_iter().filter(|at| get(&image, at + 0x58) == 2 && image[at + 100] == 0).collect();
@@ -282,7 +239,7 @@ fn the_walk_convicts_and_names_the_file() {
         }
     }
     changed = with_superblock(&changed, |block| put(block, 0x78, get(block, 0x78) - 4096));
-    let free = sound(&changed).free;
+    let free = assert_sound(&changed).free;
     assert_eq!(free.bytes(), truth.bytes() + 4096, "the map alone cannot tell");
     let words = hear(format().witnesses()[0], &changed, &free);
     assert!(matches!(&words, Testimony::Clash { owner, .. } if owner.contains("the file 'file")), "{words:?}");
@@ -296,7 +253,7 @@ fn flips_never_free_a_used_block() {
     let kinds = [&SMALL, &NO_SPACE_TREE];
     for kind in kinds {
         let mut image = image(kind, Fill::Copied);
-        let truth = sound(&image).free;
+        let truth = assert_sound(&image).free;
         let (mut refused, mut harmless) = (0, 0);
         let bits = metadata(&image).into_iter().flat_map(|range| range.start() * 8..range.end() * 8);
         for bit in bits.collect::<Vec<u64>>() {
@@ -319,35 +276,13 @@ fn flips_never_free_a_used_block() {
     }
 }
 
-/// A file as a source, so that large sparse images need no memory.
-struct Sparse(std::fs::File);
-
-impl Sparse {
-    fn open(path: &Path) -> Self {
-        Self(std::fs::File::open(path).expect("the image"))
-    }
-}
-
-impl Source for Sparse {
-    fn len(&self) -> u64 {
-        self.0.metadata().expect("its length").len()
-    }
-
-    fn read_at(&self, at: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, buf, at)
-    }
-}
-
 /// Reading stays near the minimum: a fresh 1 TiB filesystem has three superblocks and a handful of tree blocks.
 #[test]
 fn a_terabyte_costs_little() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kind = Kind { name: "large", options: "", kib: 1 << 30, mounts: true };
     let image = make(folder.path(), &kind, kind.kib, Fill::Empty, &mut Rng(1));
-    let file = Sparse::open(&image);
-    let recording = Recording::new(&file, u64::MAX);
-    let volume = format().read(&recording, &[]).expect("a sound image");
-    let read: u64 = recording.take().iter().map(|range| range.len()).sum();
+    let (volume, read) = cost(&image);
     println!("1 TiB, fresh: {read} bytes read for {} free", volume.free.bytes());
     assert!(read < 256 << 10, "{read} bytes were read");
     assert!(volume.free.bytes() > (1 << 40) / 1000 * 998);
@@ -429,15 +364,6 @@ fn parity_profiles_are_refused_by_name() {
     }
 }
 
-/// Loop devices that are given back when they go.
-struct Loops(Vec<String>);
-
-impl Drop for Loops {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|device| drop(tool("losetup", &["-d", device])));
-    }
-}
-
 /// The same with files, filled by the kernel's driver.
 #[test]
 #[ignore = "needs root; tests/run includes it"]
@@ -448,11 +374,10 @@ fn root_several_filled_devices_equal_python() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let paths = devices(folder.path(), *count, options);
         {
-            let attach = |path: &PathBuf| tool_ok("losetup", &["-f", "--show", path.to_str().expect("a UTF-8 path")]);
-            let loops = Loops(paths.iter().map(|path| attach(path).trim().to_owned()).collect());
-            let named: Vec<String> = loops.0.iter().map(|device| format!("device={device}")).collect();
-            let place = images::Mount::new(folder.path(), &loops.0[0], &named.join(","));
-            images::live(&place.0, false, &mut rng);
+            let loops: Vec<Loop> = paths.iter().map(|path| Loop::new(path)).collect();
+            let named: Vec<String> = loops.iter().map(|device| format!("device={}", device.0)).collect();
+            let mount = images::mounted(folder.path(), &loops[0].0, &named.join(","));
+            images::live(mount.place(), false, &mut rng);
         }
         compare_devices(&paths, options);
     }

@@ -14,9 +14,9 @@ use coldtrim_parsers::source::Source;
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Weight;
 use coldtrim_parsers::witness::{Recording, Testimony};
-use common::{Rng, coldtrim, full, seed, tool_ok};
+use common::{Rng, coldtrim, crc32c, full, seed, tool_ok};
 use damage::{assert_refused, assert_sound, cost, flip, format, refusal, terabyte, testimony, volume};
-use images::{Fill, crc32c, make, put_u32, seal_superblock, u32_at};
+use images::{Fill, make, put_u32, seal_superblock, u32_at};
 use kernel::{Loop, Mount};
 
 /// The row under test.

@@ -5,9 +5,12 @@
 mod common;
 #[path = "common/btrfs.rs"]
 mod images;
+#[path = "common/kernel.rs"]
+mod kernel;
 
 use common::{Rng, coldtrim, full, map_ranges, parse_ranges, seed, tool, tool_ok};
-use images::{Fill, KINDS, Kind, Mount, make};
+use images::{Fill, KINDS, Kind, make, mounted};
+use kernel::{copy_of, hashes, holes};
 use std::path::Path;
 
 fn text(path: &Path) -> &str {
@@ -98,10 +101,10 @@ fn root_a_log_tree_is_refused() {
     let image = make(folder.path(), &KINDS[0], KINDS[0].kib, Fill::Empty, &mut Rng(1));
     let copy = folder.path().join("copy");
     {
-        let place = Mount::new(folder.path(), text(&image), "loop");
-        std::fs::write(place.0.join("one"), [1; 50_000]).expect("room");
-        tool_ok("btrfs", &["filesystem", "sync", text(&place.0)]);
-        let file = std::fs::File::create(place.0.join("two")).expect("a file");
+        let mount = mounted(folder.path(), text(&image), "loop");
+        std::fs::write(mount.place().join("one"), [1; 50_000]).expect("room");
+        tool_ok("btrfs", &["filesystem", "sync", text(mount.place())]);
+        let file = std::fs::File::create(mount.place().join("two")).expect("a file");
         std::io::Write::write_all(&mut &file, &[2; 70_000]).expect("room");
         file.sync_all().expect("an fsync");
         std::fs::copy(&image, &copy).expect("a copy");
@@ -122,27 +125,10 @@ fn the_carried_image_equals_its_records() {
     common::carried_image_equals_its_records("btrfs");
 }
 
-/// The image's holes in bytes: what is not allocated in the file below.
-fn holes(image: &Path) -> Vec<(u64, u64)> {
-    let file = std::fs::File::open(image).expect("the image");
-    let end = file.metadata().expect("its length").len() as i64;
-    let (mut holes, mut at) = (Vec::new(), 0);
-    while at < end {
-        let seek = |from, whence| nix::unistd::lseek(&file, from, whence);
-        let hole = seek(at, nix::unistd::Whence::SeekHole).expect("a hole or the end");
-        let data = seek(hole, nix::unistd::Whence::SeekData).unwrap_or(end);
-        if hole < end {
-            holes.push((hole as u64, (data - hole) as u64));
-        }
-        at = data;
-    }
-    holes
-}
-
 /// Every byte of the image written, so that what is discarded shows as a hole.
 fn without_holes(image: &Path) {
     let solid = image.with_extension("solid");
-    tool_ok("cp", &["--sparse=never", text(image), text(&solid)]);
+    copy_of(image, &solid);
     std::fs::rename(&solid, image).expect("the same folder");
     tool_ok("sync", &[text(image)]);
     assert_eq!(bytes(&holes(image)), 0);
@@ -161,8 +147,8 @@ fn root_equals_the_kernels_fitrim() {
         let ours = map_ranges(&image);
         without_holes(&image);
         {
-            let place = Mount::new(folder.path(), text(&image), "loop,nodiscard");
-            tool_ok("fstrim", &[text(&place.0)]);
+            let mount = mounted(folder.path(), text(&image), "loop,nodiscard");
+            tool_ok("fstrim", &[text(mount.place())]);
         }
         let theirs = holes(&image);
         let more = bytes(&only_in(&ours, &theirs));
@@ -172,11 +158,9 @@ fn root_equals_the_kernels_fitrim() {
     }
 }
 
-/// Names and sums of all files below a mounted filesystem.
+/// Names and sums of all files of an image.
 fn sums(image: &Path, folder: &Path) -> String {
-    let place = Mount::new(folder, text(image), "loop,ro");
-    let command = "cd \"$1\" && find . -type f -print0 | sort -z | xargs -0 sha256sum";
-    tool_ok("sh", &["-c", command, "sh", text(&place.0)])
+    hashes(mounted(folder, text(image), "loop,ro").place())
 }
 
 /// After a trim every file is what it was, to a fresh mount, and btrfs check finds nothing.

@@ -8,7 +8,7 @@ mod images;
 #[path = "common/kernel.rs"]
 mod kernel;
 
-use common::{Rng, full, map_ranges, parse_ranges, rounded, seed, tool, tool_ok};
+use common::{Rng, full, map_ranges, merged, parse_ranges, rounded, seed, tool, tool_ok};
 use images::{Fill, KINDS, Kind, dumpe2fs, make};
 use kernel::{Loop, Mount, copy_of, holes};
 use std::path::Path;
@@ -103,28 +103,7 @@ fn changed_volumes_equal_dumpe2fs_and_python() {
 /// The carried image: its map is what dumpe2fs said when it was made, and no extent that the driver named is free.
 #[test]
 fn the_carried_image_equals_its_records() {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ext4/01-demo"));
-    let packed = folder.join("image.gz");
-    let unpacked = tool("gzip", &["-dc", packed.to_str().expect("a UTF-8 path")]);
-    let scratch = tempfile::tempdir().expect("a temporary folder");
-    let image = scratch.path().join("image");
-    std::fs::write(&image, unpacked.stdout).expect("room for the image");
-    let ours = map_ranges(&image);
-    let recorded = std::fs::read_to_string(folder.join("free.ranges")).expect("free.ranges");
-    assert_eq!(ours, parse_ranges(&recorded));
-    let manifest = std::fs::read_to_string(folder.join("manifest.json")).expect("manifest.json");
-    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
-    let files = manifest["files"].as_array().expect("a list of files");
-    let extents: Vec<(u64, u64)> = files
-        .iter()
-        .flat_map(|file| file["extents"].as_array().expect("a list of extents"))
-        .map(|extent| (extent[0].as_u64().expect("a start"), extent[1].as_u64().expect("a length")))
-        .collect();
-    assert!(files.len() > 50 && extents.len() > files.len());
-    for (start, len) in extents {
-        let clash = ours.iter().find(|(free, free_len)| *free < start + len && start < free + free_len);
-        assert_eq!(clash, None, "bytes {start}..{} belong to a file", start + len);
-    }
+    common::carried_image_equals_its_records("ext4");
 }
 
 /// Fills a mounted volume through the kernel's driver and deletes a part again.
@@ -160,18 +139,6 @@ fn at_groups(image: &Path, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
         }
     }
     parts
-}
-
-/// Neighbours as one.
-fn merged(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut merged: Vec<(u64, u64)> = Vec::new();
-    for (start, len) in ranges {
-        match merged.last_mut() {
-            Some(last) if last.0 + last.1 == *start => last.1 += len,
-            _ => merged.push((*start, *len)),
-        }
-    }
-    merged
 }
 
 /// The kernel discards on a fully allocated copy; what it discarded are holes then.

@@ -1,25 +1,12 @@
-//! btrfs images for the tests: made by mkfs.btrfs without root, or filled through the kernel's own driver.
+//! btrfs images for the tests: made by mkfs.btrfs without root, or filled through the kernel's own driver. Kinds with
+//! sectors larger than a page are called unmountable.
 #![allow(dead_code, clippy::as_conversions)] // each test file uses its part
 
+pub use crate::common::kind::Kind;
+use crate::common::kind::{kind, unmountable};
 use crate::common::{Rng, tool, tool_ok};
+use crate::kernel::Mount;
 use std::path::{Path, PathBuf};
-
-/// One kind of filesystem on one device: what mkfs.btrfs is told, and a usual size in KiB.
-pub struct Kind {
-    pub name: &'static str,
-    pub options: &'static str,
-    pub kib: u64,
-    /// False when the running kernel may not mount it (sectors larger than a page).
-    pub mounts: bool,
-}
-
-const fn kind(name: &'static str, options: &'static str, kib: u64) -> Kind {
-    Kind { name, options, kib, mounts: true }
-}
-
-const fn unmountable(name: &'static str, options: &'static str, kib: u64) -> Kind {
-    Kind { name, options, kib, mounts: false }
-}
 
 /// Every feature that changes where something lies, what it is called, or how it is protected.
 #[rustfmt::skip] // a row a line
@@ -73,8 +60,8 @@ pub fn make(folder: &Path, kind: &Kind, kib: u64, fill: Fill, rng: &mut Rng) -> 
     args.push(text(&image));
     tool_ok("mkfs.btrfs", &args);
     if matches!(fill, Fill::Live | Fill::Full) {
-        let place = Mount::new(folder, text(&image), if fill == Fill::Full { "loop,compress=zstd" } else { "loop" });
-        live(&place.0, fill == Fill::Full, rng);
+        let mount = mounted(folder, text(&image), if fill == Fill::Full { "loop,compress=zstd" } else { "loop" });
+        live(mount.place(), fill == Fill::Full, rng);
     }
     image
 }
@@ -88,22 +75,11 @@ fn write_files(folder: &Path, rng: &mut Rng) {
     }
 }
 
-/// A mount that ends when it goes.
-pub struct Mount(pub PathBuf);
-
-impl Mount {
-    pub fn new(folder: &Path, device: &str, options: &str) -> Self {
-        let place = folder.join("mount");
-        let _ = std::fs::create_dir(&place);
-        tool_ok("mount", &["-t", "btrfs", "-o", options, device, text(&place)]);
-        Self(place)
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        tool("umount", &[text(&self.0)]);
-    }
+/// A filesystem mounted in a folder of its own below `folder`.
+pub fn mounted(folder: &Path, device: &str, options: &str) -> Mount {
+    let place = folder.join("mount");
+    let _ = std::fs::create_dir(&place);
+    Mount::new("btrfs", device, &place, options)
 }
 
 /// Bytes that compress a little.

@@ -49,6 +49,7 @@ pub fn refusal(image: &Vec<u8>) -> Option<String> {
     words_of(volume(image))
 }
 
+#[track_caller]
 pub fn assert_refused(image: &Vec<u8>, words: &[&str]) {
     let found = refusal(image).unwrap_or_else(|| panic!("not refused; expected {words:?}"));
     for word in words {
@@ -132,14 +133,20 @@ fn is_inside(map: &FreeMap, truth: &FreeMap) -> bool {
 
 /// What the reading of a sparse image costs: the volume, and the bytes that were read.
 pub fn cost(image: &Path) -> (Volume, u64) {
-    let file = Sparse(std::fs::File::open(image).expect("the image"));
+    let file = Sparse::open(image);
     let recording = Recording::new(&file, u64::MAX);
     let volume = format().read(&recording, &[]).expect("a sound image");
     (volume, recording.take().iter().map(|range| range.len()).sum())
 }
 
 /// An image that is too large for memory.
-struct Sparse(std::fs::File);
+pub struct Sparse(std::fs::File);
+
+impl Sparse {
+    pub fn open(image: &Path) -> Self {
+        Self(std::fs::File::open(image).expect("the image"))
+    }
+}
 
 impl Source for Sparse {
     fn len(&self) -> u64 {

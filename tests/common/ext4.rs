@@ -1,28 +1,13 @@
 //! ext2, ext3 and ext4 images for the tests: made by mke2fs, filled and thinned out by debugfs, put straight by
-//! e2fsck, all without root; and a CRC-32C of its own to repair checksums after a deliberate change.
+//! e2fsck, all without root. A kind that is called unmountable has blocks larger than a page, or features that are often
+//! not built into kernels.
 #![allow(dead_code, clippy::as_conversions)] // each test file uses its part
 
-use crate::common::{Rng, tool, tool_ok};
+pub use crate::common::kind::Kind;
+use crate::common::kind::{self, kind, unmountable};
+use crate::common::{Rng, crc32c, tool, tool_ok};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-
-/// One kind of volume: a name, what mke2fs is told, and a usual size in KiB.
-pub struct Kind {
-    pub name: &'static str,
-    pub options: &'static str,
-    pub kib: u64,
-    /// False when the running kernel cannot mount it (blocks larger than a page, features that are
-    /// often not built in).
-    pub mounts: bool,
-}
-
-const fn kind(name: &'static str, options: &'static str, kib: u64) -> Kind {
-    Kind { name, options, kib, mounts: true }
-}
-
-const fn unmountable(name: &'static str, options: &'static str, kib: u64) -> Kind {
-    Kind { name, options, kib, mounts: false }
-}
 
 /// Every feature that changes where something lies, what it is called, or how it is protected.
 pub static KINDS: &[Kind] = &[
@@ -71,7 +56,7 @@ pub static KINDS: &[Kind] = &[
 
 /// The kind with this name.
 pub fn by_name(name: &str) -> &'static Kind {
-    KINDS.iter().find(|kind| kind.name == name).unwrap_or_else(|| panic!("no kind of volume is called {name}"))
+    kind::by_name(KINDS, name)
 }
 
 /// How much is on a volume.
@@ -177,13 +162,6 @@ pub fn dumpe2fs(image: &Path) -> Vec<(u64, u64)> {
         }
     }
     runs.into_iter().map(|(first, end)| (first * block, (end - first) * block)).collect()
-}
-
-/// Raw CRC-32C, bit by bit.
-pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(seed, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0x82F6_3B78 } else { crc >> 1 })
-    })
 }
 
 /// Little-endian numbers in an image.

@@ -2,20 +2,11 @@
 //! which is in the lab.
 #![allow(dead_code, clippy::as_conversions)] // each test file uses its part
 
+pub use crate::common::kind::Kind;
+use crate::common::kind::{self, kind};
 use crate::common::{Rng, tool_ok};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// One kind of volume: a name, what mkfs.f2fs is told, and a usual size in KiB.
-pub struct Kind {
-    pub name: &'static str,
-    pub options: &'static str,
-    pub kib: u64,
-}
-
-const fn kind(name: &'static str, options: &'static str, kib: u64) -> Kind {
-    Kind { name, options, kib }
-}
 
 /// Every option that changes where something lies or how it is written down.
 pub static KINDS: &[Kind] = &[
@@ -40,7 +31,7 @@ pub static KINDS: &[Kind] = &[
 
 /// The kind with this name.
 pub fn by_name(name: &str) -> &'static Kind {
-    KINDS.iter().find(|kind| kind.name == name).unwrap_or_else(|| panic!("no kind of volume is called {name}"))
+    kind::by_name(KINDS, name)
 }
 
 /// How much is on a volume.

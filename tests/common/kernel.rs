@@ -2,7 +2,7 @@
 #![allow(dead_code, clippy::as_conversions)] // each test file uses its part
 
 use crate::common::{Rng, tool, tool_ok};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The image's holes in bytes: what is not allocated in the file below.
 pub fn holes(image: &Path) -> Vec<(u64, u64)> {
@@ -37,25 +37,35 @@ impl Drop for Loop {
 }
 
 /// A mount that ends when it goes.
-pub struct Mount(String);
+pub struct Mount(PathBuf);
 
 impl Mount {
     pub fn new(kind: &str, device: &str, place: &Path, options: &str) -> Self {
-        let place = place.to_str().expect("a UTF-8 path");
-        tool_ok("mount", &["-t", kind, "-o", options, device, place]);
+        tool_ok("mount", &["-t", kind, "-o", options, device, place.to_str().expect("a UTF-8 path")]);
         Self(place.to_owned())
+    }
+
+    /// Where.
+    pub fn place(&self) -> &Path {
+        &self.0
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        tool("umount", &[&self.0]);
+        tool("umount", &[self.0.to_str().expect("a UTF-8 path")]);
     }
 }
 
 /// A copy without holes.
 pub fn copy_of(image: &Path, copy: &Path) {
     tool_ok("cp", &["--sparse=never", image.to_str().expect("UTF-8"), copy.to_str().expect("UTF-8")]);
+}
+
+/// Names and SHA-256 sums of all files below a folder.
+pub fn hashes(place: &Path) -> String {
+    let command = "cd \"$1\" && find . -type f -print0 | sort -z | xargs -0 sha256sum";
+    tool_ok("sh", &["-c", command, "sh", place.to_str().expect("a UTF-8 path")])
 }
 
 /// Fills a mounted volume of about `bytes` bytes through the kernel's driver and deletes a part again: many small files,

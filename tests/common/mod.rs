@@ -1,6 +1,8 @@
 //! What every integration test shares: running coldtrim, running other tools, sizes of a run, seeds.
 #![allow(dead_code, clippy::as_conversions)] // each test file uses its part
 
+pub mod kind;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -103,9 +105,34 @@ pub fn rounded(ranges: &[(u64, u64)], granule: u64) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// The carried image of a format: its map is the record that was made with it, and no extent that the driver named
-/// is free.
+/// Neighbours as one.
+pub fn merged(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, len) in ranges {
+        match merged.last_mut() {
+            Some(last) if last.0 + last.1 == *start => last.1 += len,
+            _ => merged.push((*start, *len)),
+        }
+    }
+    merged
+}
+
+/// Raw CRC-32C, bit by bit, to repair checksums after a deliberate change.
+pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(seed, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0x82F6_3B78 } else { crc >> 1 })
+    })
+}
+
+/// The carried image of a format: its map is the record that was made with it, no extent that the driver named is free,
+/// and some files are in more than one extent.
 pub fn carried_image_equals_its_records(format: &str) {
+    let (files, extents) = carried_files_and_extents(format);
+    assert!(extents > files, "{extents} extents of {files} files");
+}
+
+/// The same for files of which each may be in one extent; gives their numbers.
+pub fn carried_files_and_extents(format: &str) -> (usize, usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(format).join("01-demo");
     let packed = folder.join("image.gz");
     let unpacked = tool("gzip", &["-dc", packed.to_str().expect("a UTF-8 path")]);
@@ -125,8 +152,9 @@ pub fn carried_image_equals_its_records(format: &str) {
         .map(|extent| (extent[0].as_u64().expect("a start"), extent[1].as_u64().expect("a length")))
         .collect();
     assert!(files.len() > 50 && extents.len() > 50, "{} extents", extents.len());
-    for (start, len) in extents {
+    for &(start, len) in &extents {
         let clash = ours.iter().find(|(free, free_len)| *free < start + len && start < free + free_len);
         assert_eq!(clash, None, "bytes {start}..{} belong to a file", start + len);
     }
+    (files.len(), extents.len())
 }

@@ -1,27 +1,13 @@
 //! XFS images for the tests, made without root: mkfs.xfs copies files in, xfs_db strikes some of them out, xfs_repair
-//! puts the volume straight and builds its trees anew. And a CRC-32C of its own to repair checksums after a change.
+//! puts the volume straight and builds its trees anew. `LOG` and `REALTIME` in the options stand for further files; kinds
+//! that need them, or a kernel of recent years, are called unmountable.
 #![allow(dead_code, clippy::as_conversions)] // each test file uses its part
 
-use crate::common::{Rng, tool, tool_ok};
+pub use crate::common::kind::Kind;
+use crate::common::kind::{self, kind, unmountable};
+use crate::common::{Rng, crc32c, merged, tool, tool_ok};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-
-/// One kind of volume: a name, what mkfs.xfs is told (with `LOG` and `REALTIME` for further files), a usual size in KiB.
-pub struct Kind {
-    pub name: &'static str,
-    pub options: &'static str,
-    pub kib: u64,
-    /// False when kernels of some years ago cannot mount it, or it needs further devices.
-    pub mounts: bool,
-}
-
-const fn kind(name: &'static str, options: &'static str, kib: u64) -> Kind {
-    Kind { name, options, kib, mounts: true }
-}
-
-const fn unmountable(name: &'static str, options: &'static str, kib: u64) -> Kind {
-    Kind { name, options, kib, mounts: false }
-}
 
 /// Every feature that changes where something lies, what it is called, or how it is protected.
 pub static KINDS: &[Kind] = &[
@@ -64,7 +50,7 @@ pub static KINDS: &[Kind] = &[
 
 /// The kind with this name.
 pub fn by_name(name: &str) -> &'static Kind {
-    KINDS.iter().find(|kind| kind.name == name).unwrap_or_else(|| panic!("no kind of volume is called {name}"))
+    kind::by_name(KINDS, name)
 }
 
 /// How much is on a volume.
@@ -239,18 +225,6 @@ pub fn freesp(image: &Path) -> Vec<(u64, u64)> {
     merged(&ranges)
 }
 
-/// Neighbours as one.
-pub fn merged(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut merged: Vec<(u64, u64)> = Vec::new();
-    for (start, len) in ranges {
-        match merged.last_mut() {
-            Some(last) if last.0 + last.1 == *start => last.1 += len,
-            _ => merged.push((*start, *len)),
-        }
-    }
-    merged
-}
-
 /// `(group, block)` of every block in a free list.
 fn free_lists(path: &str, groups: u32) -> std::collections::HashSet<(u64, u64)> {
     let mut set_aside = std::collections::HashSet::new();
@@ -271,13 +245,6 @@ fn free_lists(path: &str, groups: u32) -> std::collections::HashSet<(u64, u64)> 
     set_aside
 }
 
-/// Standard CRC-32C, bit by bit.
-pub fn crc32c(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0x82F6_3B78 } else { crc >> 1 })
-    })
-}
-
 /// Big-endian numbers in an image.
 pub fn u32_at(image: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(image[at..at + 4].try_into().expect("four bytes"))
@@ -292,7 +259,7 @@ pub fn put_u32(image: &mut [u8], at: usize, value: u32) {
 pub fn seal(image: &mut [u8], start: usize, len: usize, place: usize) {
     if image[0x65] & 0xF == 5 {
         image[start + place..start + place + 4].fill(0);
-        let sum = crc32c(&image[start..start + len]);
+        let sum = !crc32c(!0, &image[start..start + len]);
         image[start + place..start + place + 4].copy_from_slice(&sum.to_le_bytes());
     }
 }
