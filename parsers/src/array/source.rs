@@ -24,6 +24,10 @@ impl Source for ArraySource<'_> {
     }
 
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = at.checked_add(from_usize(buf.len())).ok_or(io::ErrorKind::UnexpectedEof)?;
+        if end > self.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let mut at = at;
         let mut rest = buf;
         while !rest.is_empty() {
