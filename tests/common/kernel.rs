@@ -31,18 +31,32 @@ impl Loop {
 }
 
 impl Drop for Loop {
+    /// The kernel lets go of a device that was mounted a moment ago only when that is all over; until then coldtrim rightly
+    /// refuses the image.
     fn drop(&mut self) {
         tool("losetup", &["-d", &self.0]);
+        let held = format!("/sys/block/{}/loop/backing_file", self.0.trim_start_matches("/dev/"));
+        wait_until(|| !Path::new(&held).exists());
     }
 }
 
-/// A mount that ends when it goes.
-pub struct Mount(PathBuf);
+/// At most ten seconds.
+fn wait_until(happened: impl Fn() -> bool) {
+    for _ in 0..200 {
+        if happened() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// A mount that ends when it goes: its place, and the device or, with the option `loop`, the image.
+pub struct Mount(PathBuf, String);
 
 impl Mount {
     pub fn new(kind: &str, device: &str, place: &Path, options: &str) -> Self {
         tool_ok("mount", &["-t", kind, "-o", options, device, place.to_str().expect("a UTF-8 path")]);
-        Self(place.to_owned())
+        Self(place.to_owned(), device.to_owned())
     }
 
     /// Where.
@@ -54,6 +68,9 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         tool("umount", &[self.0.to_str().expect("a UTF-8 path")]);
+        if !self.1.starts_with("/dev/loop") {
+            wait_until(|| tool("losetup", &["-j", &self.1]).stdout.is_empty());
+        }
     }
 }
 
