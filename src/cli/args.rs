@@ -163,6 +163,9 @@ pub struct MapArgs {
     /// How to print it
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: MapFormatArg,
+    /// Draw it into FILE: a bar for every disk and array, with what is used, free, kept and refused
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 /// What `map` prints.

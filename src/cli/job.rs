@@ -96,7 +96,7 @@ pub enum Job {
     /// `list`
     List(Vec<PathBuf>),
     /// `map`
-    Map(Scope, MapFormatArg),
+    Map(Scope, MapFormatArg, Option<PathBuf>),
     /// `trim`
     Trim(TrimJob),
     /// `probe`
@@ -168,7 +168,7 @@ impl Job {
                     (true, other) => return Err(UsageError::TwoFormats(format!("{other:?}").to_lowercase())),
                     (false, format) => format,
                 };
-                Self::Map(scope(args.target)?, format)
+                Self::Map(scope(args.target)?, format, args.svg)
             }
             Command::Trim(args) => Self::Trim(trim(args)?),
             Command::Probe(args) => Self::Probe { device: args.device, anonymous: args.anonymous },

@@ -3,6 +3,7 @@
 use super::job::Output;
 use super::survey::identify;
 use super::{Ending, device};
+use crate::report::text::print_tree;
 use crate::report::{SCHEMA, human};
 use crate::target::Roots;
 use crate::target::facts::DiskFacts;
@@ -58,22 +59,17 @@ fn print(out: &mut dyn Write, listed: &ListedDisk, output: &Output) -> Result<()
     let disk = &listed.disk;
     let facts = [Some(human::bytes(disk.size)), device::model(disk), device::attachment(disk)];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
-    writeln!(out, "{}  {}", output.paint.bold(&disk.node.display().to_string()), facts.join(", "))?;
-    let whole = listed.content.as_ref();
-    if whole.is_some() || !listed.users.is_empty() {
-        writeln!(out, "  {}", what(whole, &listed.users))?;
-    }
-    for partition in &listed.partitions {
-        let node = partition.partition.node.display();
-        let size = human::bytes(partition.partition.range.len());
-        writeln!(out, "  {node}  {size}  {}", what(partition.content.as_ref(), &partition.users))?;
-    }
+    let mut heading = vec![format!("{}  {}", output.paint.bold(&disk.node.display().to_string()), facts.join(", "))];
     let names = routes(disk);
-    writeln!(out, "  routes: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") })?;
-    for finding in &listed.findings {
-        writeln!(out, "  {} {}", output.paint.warn("note:"), finding.message)?;
-    }
-    Ok(())
+    heading.push(format!("  routes: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }));
+    heading.extend(listed.findings.iter().map(|found| format!("  {} {}", output.paint.warn("note:"), found.message)));
+    let whole = listed.content.as_ref();
+    let of_whole = (whole.is_some() || !listed.users.is_empty()).then(|| vec![what(whole, &listed.users)]);
+    let partitions = listed.partitions.iter().map(|partition| {
+        let (node, size) = (partition.partition.node.display(), human::bytes(partition.partition.range.len()));
+        vec![format!("{node}  {size}  {}", what(partition.content.as_ref(), &partition.users))]
+    });
+    Ok(print_tree(out, &heading, &of_whole.into_iter().chain(partitions).collect::<Vec<_>>())?)
 }
 
 fn what(content: Option<&crate::target::Identity>, users: &[crate::target::usage::User]) -> String {

@@ -5,17 +5,21 @@ use super::job::{Output, Scope};
 use super::survey::{Survey, complain, print_notes};
 use super::{Ending, interrupt};
 use crate::report::formats::{self, SectorFormat};
-use crate::report::{Extent, Report, text};
+use crate::report::{Extent, Report, svg, text};
 use crate::target::Intent;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::io::Write;
+use std::path::Path;
 
-/// Runs the verb.
-pub fn run(scope: &Scope, format: MapFormatArg, output: &Output) -> Result<Ending> {
+/// Runs the verb, and draws the map into `picture`.
+pub fn run(scope: &Scope, format: MapFormatArg, picture: Option<&Path>, output: &Output) -> Result<Ending> {
     let mut survey = Survey::new("map", scope, Intent::Read, interrupt::flag()?)?;
     print_notes(&survey.notes, output);
     let ending = survey.ending();
     survey.report.exit_code = ending.code();
+    if let Some(path) = picture {
+        draw(path, &survey.report).with_context(|| format!("cannot draw into {}", path.display()))?;
+    }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     print(&mut out, &mut survey.report, format, output)?;
     out.flush()?;
@@ -40,6 +44,12 @@ fn print(out: &mut dyn Write, report: &mut Report, format: MapFormatArg, output:
         }
     }
     Ok(())
+}
+
+fn draw(path: &Path, report: &Report) -> Result<()> {
+    let mut file = std::io::BufWriter::new(super::new_file(path)?);
+    svg::print(&mut file, report)?;
+    Ok(file.flush()?)
 }
 
 fn json(out: &mut dyn Write, report: &mut Report) -> Result<()> {

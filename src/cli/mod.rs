@@ -91,7 +91,7 @@ pub fn main() -> ExitCode {
 fn run(job: Job, output: &Output) -> anyhow::Result<Ending> {
     match job {
         Job::List(devices) => list::run(&devices, output),
-        Job::Map(scope, format) => map::run(&scope, format, output),
+        Job::Map(scope, format, picture) => map::run(&scope, format, picture.as_deref(), output),
         Job::Trim(job) => trim::run(&job, output),
         Job::Probe { device, anonymous } => probe::run(&device, anonymous, output),
         Job::Demo { keep, fs } => demo::run(keep.as_deref(), fs.as_deref(), output),

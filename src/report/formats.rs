@@ -52,17 +52,19 @@ pub fn free_ranges(report: &Report) -> Vec<ByteRange> {
     merged(usable.flat_map(|volume| volume.free.iter().copied()))
 }
 
-/// The same in bytes of the one target, where a volume may lie on an array with a member there.
-fn free_on_device(report: &Report) -> Vec<ByteRange> {
+/// The same in bytes of one target, where a volume may lie on an array with a member there.
+pub(super) fn free_on(report: &Report, target: usize) -> Vec<ByteRange> {
     let usable = report.volumes.iter().filter(|volume| volume.state == State::Clean);
     merged(usable.flat_map(|volume| {
-        let pieces = volume.grounds.iter().flat_map(|ground| &ground.pieces).flat_map(|piece| &piece.free);
-        let own = volume.free.iter().filter(|_| volume.array.is_none());
-        own.chain(pieces).copied()
+        let pieces =
+            volume.grounds.iter().flat_map(|ground| &ground.pieces).filter(move |piece| piece.target == target);
+        let own = volume.free.iter().filter(move |_| volume.array.is_none() && volume.target == target);
+        own.chain(pieces.flat_map(|piece| &piece.free)).copied()
     }))
 }
 
-fn merged(ranges: impl Iterator<Item = ByteRange>) -> Vec<ByteRange> {
+/// Sorted and disjoint.
+pub(super) fn merged(ranges: impl Iterator<Item = ByteRange>) -> Vec<ByteRange> {
     let mut ranges: Vec<ByteRange> = ranges.collect();
     coldtrim_parsers::array::merge(&mut ranges);
     ranges
@@ -83,7 +85,7 @@ pub fn ranges(out: &mut dyn Write, report: &Report) -> Result<(), FormatError> {
         }
         _ => {
             single(report)?;
-            free_on_device(report)
+            free_on(report, 0)
         }
     };
     for range in free {
@@ -103,7 +105,7 @@ pub fn ddrescue(out: &mut dyn Write, report: &Report) -> Result<(), FormatError>
         0 => Ok(()),
         _ => writeln!(out, "0x{start:08X}  0x{len:08X}  {status}"),
     };
-    for range in free_on_device(report) {
+    for range in free_on(report, 0) {
         line(end, range.start() - end, '+')?;
         line(range.start(), range.len(), '?')?;
         end = range.end();
@@ -119,7 +121,7 @@ pub fn sectors(out: &mut dyn Write, report: &Report, format: SectorFormat) -> Re
         return Err(FormatError::UnknownSectors(target.name.clone()));
     }
     let disk = target.disk.as_deref().unwrap_or(&target.path);
-    let on_disk = free_on_device(report)
+    let on_disk = free_on(report, 0)
         .into_iter()
         .map(|range| to_sectors(range, target.disk_offset, target.sector_size))
         .collect::<Result<Vec<_>, _>>()?;
@@ -176,21 +178,8 @@ mod tests {
     use super::*;
 
     fn report(free: &[(u64, u64)], known: bool) -> Report {
-        let target = TargetReport {
-            name: "sdz1".into(),
-            path: "/dev/sdz1".into(),
-            kind: "partition".into(),
-            size: 1 << 40,
-            sector_size: 512,
-            sector_size_known: known,
-            disk: Some("/dev/sdz".into()),
-            disk_offset: 1 << 20,
-            model: None,
-            serial: None,
-            attachment: None,
-            table: None,
-            reasons: Vec::new(),
-        };
+        let mut target = super::super::tests::target("/dev/sdz1", 1 << 40);
+        (target.sector_size_known, target.disk, target.disk_offset) = (known, Some("/dev/sdz".to_owned()), 1 << 20);
         let mut volume = super::super::VolumeReport::unknown(0, 0, 1 << 40);
         volume.state = State::Clean;
         volume.free = free.iter().map(|(start, len)| ByteRange::with_len(*start, *len).unwrap()).collect();

@@ -5,6 +5,7 @@ pub mod arrays;
 pub mod formats;
 pub mod human;
 pub mod progress;
+pub mod svg;
 pub mod text;
 
 use arrays::{ArrayReport, Ground, ShareReport};
@@ -166,6 +167,17 @@ pub enum State {
     Refused,
     /// It holds no filesystem by design and is left alone.
     Kept,
+}
+
+impl State {
+    /// As JSON says it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Refused => "refused",
+            Self::Kept => "kept",
+        }
+    }
 }
 
 /// One volume, or area that was refused or left alone.
@@ -376,8 +388,27 @@ impl std::ops::AddAssign for OutcomeReport {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// An image of `size` bytes.
+    pub fn target(name: &str, size: u64) -> TargetReport {
+        TargetReport {
+            name: name.to_owned(),
+            path: name.to_owned(),
+            kind: "image".to_owned(),
+            size,
+            sector_size: 512,
+            sector_size_known: false,
+            disk: None,
+            disk_offset: 0,
+            model: None,
+            serial: None,
+            attachment: None,
+            table: None,
+            reasons: Vec::new(),
+        }
+    }
 
     fn plan(bytes: u64) -> PlanReport {
         PlanReport { extents: 1, bytes, commands: 1, skipped_bytes: 0 }

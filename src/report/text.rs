@@ -1,7 +1,8 @@
 //! A report for people.
 
-use super::arrays::ArrayReport;
-use super::{OutcomeReport, Report, State, TargetReport, VolumeReport, human};
+use super::arrays::{ArrayMemberReport, ArrayReport};
+use super::{OutcomeReport, PlanReport, Reason, Report, State, TargetReport, VolumeReport, human};
+use coldtrim_parsers::witness::Testimony;
 use std::io::{self, Write};
 
 /// Colours, or none.
@@ -37,22 +38,36 @@ impl Paint {
     }
 }
 
+/// Prints a tree: a heading with its own lines, then everything that stands on it. Of each, the first line is on a
+/// branch and the others are about it.
+pub fn print_tree(out: &mut dyn Write, heading: &[String], branches: &[Vec<String>]) -> io::Result<()> {
+    heading.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    for (index, lines) in branches.iter().enumerate() {
+        let (mut front, under) = if index + 1 == branches.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        for line in lines {
+            writeln!(out, "{front}{line}")?;
+            front = under;
+        }
+    }
+    Ok(())
+}
+
 /// Prints what was found on every target, and what is planned.
 pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
     for (index, target) in report.targets.iter().enumerate() {
-        print_target(out, target, paint)?;
-        for volume in report.volumes.iter().filter(|volume| volume.array.is_none() && volume.target == index) {
-            print_volume(out, report, volume, paint)?;
-        }
-        for gap in report.gaps.iter().filter(|gap| gap.target == index) {
-            writeln!(out, "   a gap between partitions: {}", human::exact(gap.plan.bytes))?;
-        }
+        let volumes = report.volumes.iter().filter(|volume| volume.array.is_none() && volume.target == index);
+        let gaps = report.gaps.iter().filter(|gap| gap.target == index);
+        let branches: Vec<_> = volumes
+            .map(|volume| volume_lines(report, volume, paint))
+            .chain(gaps.map(|gap| vec![format!("a gap between partitions: {}", human::exact(gap.plan.bytes))]))
+            .collect();
+        print_tree(out, &target_lines(target, paint), &branches)?;
     }
     for (index, array) in report.arrays.iter().enumerate() {
-        print_array(out, report, array, paint)?;
-        for volume in report.volumes.iter().filter(|volume| volume.array == Some(index)) {
-            print_volume(out, report, volume, paint)?;
-        }
+        let volumes = report.volumes.iter().filter(|volume| volume.array == Some(index));
+        let members = array.members.iter().map(|member| vec![member_line(report, member)]);
+        let branches: Vec<_> = members.chain(volumes.map(|volume| volume_lines(report, volume, paint))).collect();
+        print_tree(out, &[array_line(array, paint)], &branches)?;
     }
     if report.volumes.len() > 1 {
         let (bytes, extents) = (human::exact(report.free_bytes), human::count(report.free_extents, "extent"));
@@ -98,7 +113,7 @@ fn print_errors(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Resul
     report.errors.iter().try_for_each(|error| writeln!(out, "{} {error}", paint.bad("error:")))
 }
 
-fn print_target(out: &mut dyn Write, target: &TargetReport, paint: Paint) -> io::Result<()> {
+fn target_lines(target: &TargetReport, paint: Paint) -> Vec<String> {
     let facts = [
         Some(human::bytes(target.size)),
         target.model.clone(),
@@ -107,107 +122,118 @@ fn print_target(out: &mut dyn Write, target: &TargetReport, paint: Paint) -> io:
         target.table.as_ref().map(|table| format!("{} partition table", table.to_uppercase())),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
-    writeln!(out, "{}  {}", paint.bold(&target.name), facts.join(", "))?;
-    print_reasons(out, "  ", &target.reasons, paint)
+    let mut lines = vec![format!("{}  {}", paint.bold(&target.name), facts.join(", "))];
+    let reasons = target.reasons.iter().flat_map(|reason| reason_lines(reason, paint));
+    lines.extend(reasons.map(|line| format!("  {line}")));
+    lines
 }
 
-/// An array as a tree: what it is, then what it stands upon.
-fn print_array(out: &mut dyn Write, report: &Report, array: &ArrayReport, paint: Paint) -> io::Result<()> {
+fn array_line(array: &ArrayReport, paint: Paint) -> String {
     let size = human::bytes(array.size);
-    writeln!(out, "{}  {}, {size}, {}", paint.bold(array.title()), array.format, array.uuid)?;
-    for member in &array.members {
-        let target = member.target.and_then(|target| report.targets.get(target)).map(|target| target.name.as_str());
-        let below = member.array.and_then(|below| report.arrays.get(below)).map(ArrayReport::title);
-        let place = member.partition.map_or(String::new(), |number| format!(" partition {number}"));
-        writeln!(out, "   {}: {}{place}", member.role, target.or(below).unwrap_or("?"))?;
-    }
-    Ok(())
+    format!("{}  {}, {size}, {}", paint.bold(array.title()), array.format, array.uuid)
 }
 
-fn print_reasons(out: &mut dyn Write, indent: &str, reasons: &[super::Reason], paint: Paint) -> io::Result<()> {
-    for reason in reasons {
-        let word = match (reason.weight, reason.accepted) {
-            ("refusal", _) => paint.bad("refused:"),
-            ("consent", false) => paint.bad("needs your consent:"),
-            ("consent", true) => paint.warn("accepted:"),
-            _ => paint.warn("note:"),
-        };
-        writeln!(out, "{indent}{word} {}", reason.message)?;
-        if let (Some(consent), false) = (reason.consent, reason.accepted) {
-            writeln!(out, "{indent}  to accept that: --accept {consent}")?;
-        }
-        if !reason.remedy.is_empty() {
-            writeln!(out, "{indent}  next: {}", reason.remedy)?;
-        }
-    }
-    Ok(())
+fn member_line(report: &Report, member: &ArrayMemberReport) -> String {
+    let target = member.target.and_then(|target| report.targets.get(target)).map(|target| target.name.as_str());
+    let below = member.array.and_then(|below| report.arrays.get(below)).map(ArrayReport::title);
+    let place = member.partition.map_or(String::new(), |number| format!(" partition {number}"));
+    format!("{}: {}{place}", member.role, target.or(below).unwrap_or("?"))
 }
 
-fn print_volume(out: &mut dyn Write, report: &Report, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
-    let place = volume.partition.map_or("  ".to_owned(), |number| format!("  {number:>3} "));
-    let mut name = volume.format.clone().unwrap_or_else(|| "unknown".to_owned());
-    if let Some(label) = &volume.label {
-        name = format!("{name} \"{label}\"");
-    }
-    let state = match volume.state {
-        State::Clean => paint.good("clean"),
-        State::Refused => paint.bad("refused"),
-        State::Kept => "kept".to_owned(),
+fn reason_lines(reason: &Reason, paint: Paint) -> Vec<String> {
+    let word = match (reason.weight, reason.accepted) {
+        ("refusal", _) => paint.bad("refused:"),
+        ("consent", false) => paint.bad("needs your consent:"),
+        ("consent", true) => paint.warn("accepted:"),
+        _ => paint.warn("note:"),
     };
-    writeln!(out, "{place} {name}, {} at byte {}, {state}", human::bytes(volume.size), volume.offset)?;
+    let mut lines = vec![format!("{word} {}", reason.message)];
+    if let (Some(consent), false) = (reason.consent, reason.accepted) {
+        lines.push(format!("  to accept that: --accept {consent}"));
+    }
+    if !reason.remedy.is_empty() {
+        lines.push(format!("  next: {}", reason.remedy));
+    }
+    lines
+}
+
+/// The volume, then all about it, a little to the right.
+fn volume_lines(report: &Report, volume: &VolumeReport, paint: Paint) -> Vec<String> {
+    let mut about = Vec::new();
     if volume.state == State::Clean {
-        writeln!(
-            out,
-            "       free: {} in {}, {} %",
+        about.push(format!(
+            "free: {} in {}, {} %",
             human::exact(volume.free_bytes),
             human::count(volume.free_extents, "extent"),
             human::percent(volume.free_bytes, volume.size)
-        )?;
+        ));
     }
-    print_reasons(out, "       ", &volume.reasons, paint)?;
-    print_witness(out, volume, paint)?;
-    print_plan(out, report, volume)
+    about.extend(volume.reasons.iter().flat_map(|reason| reason_lines(reason, paint)));
+    about.extend(volume.testimony.iter().filter_map(|words| witness_line(words, paint)));
+    about.extend(volume.plan.iter().flat_map(|plan| plan_lines(report, volume, plan)));
+    let mut lines = vec![volume_line(volume, paint)];
+    lines.extend(about.iter().map(|line| format!("  {line}")));
+    lines
 }
 
-fn print_witness(out: &mut dyn Write, volume: &VolumeReport, paint: Paint) -> io::Result<()> {
-    use coldtrim_parsers::witness::Testimony;
-    for words in &volume.testimony {
-        if let Testimony::Agrees { witness, owners, extents } = words {
-            writeln!(
-                out,
-                "       witness {witness}: {} in {}, {}",
-                human::count(*extents, "extent"),
-                human::count(*owners, "file"),
-                paint.good("none of it free")
-            )?;
-        }
-    }
-    Ok(())
+fn volume_line(volume: &VolumeReport, paint: Paint) -> String {
+    let place = volume.partition.map_or(String::new(), |number| format!("{number}: "));
+    let label = volume.label.as_ref().map_or(String::new(), |label| format!(" \"{label}\""));
+    let state = match volume.state {
+        State::Clean => paint.good(volume.state.word()),
+        State::Refused => paint.bad(volume.state.word()),
+        State::Kept => volume.state.word().to_owned(),
+    };
+    let format = volume.format.as_deref().unwrap_or("unknown");
+    format!("{place}{format}{label}, {} at byte {}, {state}", human::bytes(volume.size), volume.offset)
 }
 
-fn print_plan(out: &mut dyn Write, report: &Report, volume: &VolumeReport) -> io::Result<()> {
-    if let Some(plan) = &volume.plan {
-        let route = volume.route.as_deref().unwrap_or("no route");
-        writeln!(
-            out,
-            "       plan: {} in {}, {} by {route}{}",
-            human::exact(plan.bytes),
-            human::count(plan.extents, "extent"),
-            human::count(plan.commands, "command"),
-            volume.route_reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"))
-        )?;
-        for share in &volume.members {
-            let extents = human::count(share.plan.extents, "extent");
-            let name = report.targets.get(share.target).map_or("", |target| target.name.as_str());
-            writeln!(out, "         on {name}: {} in {extents} by {}", human::exact(share.plan.bytes), share.route)?;
-        }
-        if plan.skipped_bytes > 0 {
-            writeln!(
-                out,
-                "       left out by rounding inwards and by the smallest extent: {}",
-                human::exact(plan.skipped_bytes)
-            )?;
-        }
+fn witness_line(words: &Testimony, paint: Paint) -> Option<String> {
+    let Testimony::Agrees { witness, owners, extents } = words else { return None };
+    let (extents, files) = (human::count(*extents, "extent"), human::count(*owners, "file"));
+    Some(format!("witness {witness}: {extents} in {files}, {}", paint.good("none of it free")))
+}
+
+fn plan_lines(report: &Report, volume: &VolumeReport, plan: &PlanReport) -> Vec<String> {
+    let route = volume.route.as_deref().unwrap_or("no route");
+    let why = volume.route_reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
+    let (extents, commands) = (human::count(plan.extents, "extent"), human::count(plan.commands, "command"));
+    let mut lines = vec![format!("plan: {} in {extents}, {commands} by {route}{why}", human::exact(plan.bytes))];
+    for share in &volume.members {
+        let extents = human::count(share.plan.extents, "extent");
+        let name = report.targets.get(share.target).map_or("", |target| target.name.as_str());
+        lines.push(format!("  on {name}: {} in {extents} by {}", human::exact(share.plan.bytes), share.route));
     }
-    Ok(())
+    if plan.skipped_bytes > 0 {
+        let skipped = human::exact(plan.skipped_bytes);
+        lines.push(format!("left out by rounding inwards and by the smallest extent: {skipped}"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_volume_hangs_on_its_disk_and_the_last_one_ends_the_branch() {
+        let mut report = Report::new("map");
+        report.targets = vec![super::super::tests::target("a.img", 4096)];
+        report.volumes = vec![VolumeReport::unknown(0, 0, 1024), VolumeReport::unknown(0, 1024, 2048)];
+        (report.volumes[0].partition, report.volumes[0].label) = (Some(1), Some("data".to_owned()));
+        report.volumes[0].reasons = vec![Reason::warning("it is old")];
+        let mut out = Vec::new();
+        print(&mut out, &report, Paint { colours: false }).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..4],
+            [
+                "a.img  4.0 KiB",
+                "├─ 1: unknown \"data\", 1.0 KiB at byte 0, refused",
+                "│    note: it is old",
+                "└─ unknown, 2.0 KiB at byte 1024, refused"
+            ]
+        );
+    }
 }

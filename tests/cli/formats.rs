@@ -147,3 +147,20 @@ fn the_text_says_what_is_there_and_what_to_do() {
         &["GPT", "ext4 \"hello\"", "clean", "\"FATVOL\"", "refused", "dirty bit", "fsck.fat", "kept", "free in all:"],
     );
 }
+
+#[test]
+fn a_picture_shows_every_volume_and_overwrites_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    let picture = folder.path().join("map.svg");
+    let args = ["map", "-q", "--svg", text(&picture), text(&image)];
+    said(&args).expect(0, &[]);
+    let drawn = std::fs::read_to_string(&picture).expect("a picture");
+    assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>"), "{drawn}");
+    for words in ["1: ext4", "2: fat16", "free</title>"] {
+        assert!(drawn.contains(words), "{words} is not in {drawn}");
+    }
+    said(&args).expect(1, &["cannot draw into", "never overwritten"]);
+    assert_eq!(std::fs::read_to_string(&picture).expect("a picture"), drawn);
+}
