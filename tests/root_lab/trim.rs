@@ -128,9 +128,9 @@ fn root_trim_bot_4k_by_unmap() {
 #[test]
 #[ignore = "needs root and the lab; tests/run includes it"]
 fn root_trim_bot_every_other_filesystem() {
-    let disk = Lab::get().drive("bot0");
-    for (seed, format) in (21..).zip(["exfat", "ntfs", "hfsplus"]) {
-        println!("bot0 by unmap: {format}, table gpt");
+    let disk = Lab::get().drive("botbig0");
+    for (seed, format) in (21..).zip(["exfat", "ntfs", "hfsplus", "xfs", "btrfs"]) {
+        println!("botbig0 by unmap: {format}, table gpt");
         let volume = disk.make(format, "gpt", seed);
         trims_exactly(&disk, &volume, (&volume.node, volume.start), "unmap", 4096);
     }

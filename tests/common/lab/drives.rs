@@ -37,6 +37,8 @@ pub const DRIVES: &[Spec] = &[
     drive("nvme4k", ROOMY, "", "nvme,logical_block_size=4096,physical_block_size=4096"),
     drive("uas0", ROOMY, "usb-uas,bus=xhci.0,id=uas0", "scsi-hd,bus=uas0.0,rotation_rate=1"),
     drive("bot0", ROOMY, "", "usb-storage,bus=xhci.0"),
+    // The least that mkfs.xfs takes is 300 MiB.
+    drive("botbig0", 320, "", "usb-storage,bus=xhci.0"),
     drive(
         "bot4k",
         ROOMY,
