@@ -272,3 +272,26 @@ fn root_formats_for_other_tools_count_sectors_of_the_whole_disk() {
     said(&["list", "--json"]).expect(0, &[&device.0, "\"loop\""]);
     said(&["list", &device.0]).expect(0, &[&device.0, &device.part(2), "fat16", "blkdiscard"]);
 }
+
+/// The kernel's partitions and the table on the disk are two opinions; what one of them calls free may be the other's.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_partitions_that_the_kernel_sees_elsewhere_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    let device = Loop::partitioned(&image);
+    said(&["map", &device.0]).expect(0, &[]);
+    said(&["map", &device.part(1)]).expect(0, &[]);
+    tool_ok("resizepart", &[&device.0, "1", "22528"]);
+    let before = Snapshot::take(&image);
+    refused(&device.0, &["the kernel sees", "p1", "puts it at", "blockdev --rereadpt"]);
+    refused(&device.part(1), &["the kernel sees", "p1", "puts it at", "blockdev --rereadpt"]);
+    before.assert_untouched();
+    drop(device);
+    // No table at all, and a partition inside what looks like one large volume.
+    let plain = Loop::new(&first);
+    tool_ok("addpart", &[&plain.0, "1", "2048", "4096"]);
+    refused(&plain.0, &["the kernel sees", "no partition table can be read"]);
+    refused(&format!("{}p1", plain.0), &["the kernel sees", "no partition table can be read"]);
+}

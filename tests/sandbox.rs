@@ -114,7 +114,14 @@ fn volume_of(stack: &mut Stack) -> &mut Volume {
 }
 
 fn table(gap: ByteRange) -> FoundTable {
-    FoundTable { device: 0, format: "gpt".to_owned(), sector_size: 512, gaps: vec![gap], warnings: Vec::new() }
+    FoundTable {
+        device: 0,
+        format: "gpt".to_owned(),
+        sector_size: 512,
+        parts: Vec::new(),
+        gaps: vec![gap],
+        warnings: Vec::new(),
+    }
 }
 
 fn range(start: u64, end: u64) -> ByteRange {

@@ -135,6 +135,21 @@ pub enum UsageError {
     /// A place that is not there.
     #[error("--offset and --size name bytes behind the end of {0}, which has {1} bytes")]
     Outside(String, u64),
+    /// A volume that would reach into what is somebody else's.
+    #[error(
+        "the bytes that --offset and --size name on {path} end at byte {end}, but {what} ends at byte {bound}: the table \
+         of partitions is believed; name the partition with --partition, or give a --size that stays inside"
+    )]
+    ReachesOut {
+        /// The target.
+        path: String,
+        /// Where the named bytes end.
+        end: u64,
+        /// The partition or the space between two.
+        what: String,
+        /// Where that ends.
+        bound: u64,
+    },
     /// A partition that is not there.
     #[error("there is no partition {1} on {0}; see which there are without --partition")]
     NoPartition(String, u32),
@@ -198,7 +213,7 @@ fn scope(args: TargetArgs) -> Result<Scope, UsageError> {
         targets: args.targets,
         offset: args.offset.unwrap_or(0),
         size: args.size,
-        options: Options { witness, partitions: args.partition, expect: args.fs },
+        options: Options { witness, partitions: args.partition, expect: args.fs, tables_only: false },
         accept: args.accept,
     })
 }

@@ -15,6 +15,7 @@ mod demo;
 mod device;
 mod interrupt;
 mod job;
+mod layout;
 mod list;
 mod map;
 mod probe;

@@ -3,13 +3,13 @@
 use super::arrays::Arrays;
 use super::confirm::Unanswered;
 use super::job::{Output, Scope, UsageError};
-use super::{Ending, device};
+use super::{Ending, device, layout};
 use crate::report::{Reason, Report, State, TargetReport, VolumeReport};
 use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
 use crate::target::{Identity, Intent, Opener, Target, TargetError};
 use anyhow::Result;
 use coldtrim_parsers::array::{Mapping, mention};
-use coldtrim_parsers::stack::{Content, FoundArray, Node, Options, Stack, WitnessMode};
+use coldtrim_parsers::stack::{Content, FoundArray, FoundTable, Node, Options, WitnessMode};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::{Consent, Finding};
 use coldtrim_parsers::witness::Testimony;
@@ -59,7 +59,9 @@ impl Survey {
 
     /// Reads everything (again) and makes the report anew.
     pub fn read(&mut self, scope: &Scope, stop: &AtomicBool) -> Result<()> {
-        let windows = self.targets.iter().map(|target| window(target, scope)).collect::<Result<Vec<_>>>()?;
+        let windows =
+            self.targets.iter().map(|target| layout::window(target, scope, stop)).collect::<Result<Vec<_>>>()?;
+        let strange = self.targets.iter().map(|target| layout::objections(target, stop)).collect::<Result<Vec<_>>>()?;
         let layers = self
             .targets
             .iter()
@@ -72,8 +74,11 @@ impl Survey {
             .targets
             .iter()
             .zip(&scope.targets)
+            .zip(strange)
             .enumerate()
-            .map(|(index, (target, spec))| target_report(target, spec, index, &reading.stack, &scope.accept))
+            .map(|(index, ((target, spec), strange))| {
+                target_report(target, spec, strange, reading.stack.table(index), &scope.accept)
+            })
             .collect();
         report.arrays = Arrays::new(&reading.stack, &windows).reports();
         let mut stack = reading.stack;
@@ -99,7 +104,7 @@ impl Survey {
             .collect();
         refuse_unusable_targets(&mut report);
         report.sum_up();
-        self.gaps = gaps(&stack.tables, &windows);
+        self.gaps = gaps(&stack.tables, &windows, scope);
         self.mappings = stack.arrays.into_iter().map(|array| array.mapping).collect();
         self.report = report;
         self.notes = reading.shortfalls;
@@ -115,14 +120,6 @@ impl Survey {
             _ => Ending::Partly,
         }
     }
-}
-
-/// The bytes of a target that `--offset` and `--size` leave.
-fn window(target: &Target, scope: &Scope) -> Result<ByteRange> {
-    let size = target.size();
-    let end = scope.size.map_or(Some(size), |len| scope.offset.checked_add(len)).filter(|end| *end <= size);
-    let inside = end.and_then(|end| ByteRange::new(scope.offset, end));
-    Ok(inside.ok_or_else(|| UsageError::Outside(target.path().display().to_string(), size))?)
 }
 
 /// Two names of one file would lock each other out; found before either is opened.
@@ -177,10 +174,15 @@ pub fn identify(node: &Path) -> Option<Identity> {
     }
 }
 
-fn target_report(target: &Target, spec: &str, index: usize, stack: &Stack, accept: &[Consent]) -> TargetReport {
-    let table = stack.tables.iter().find(|table| table.device == index);
+fn target_report(
+    target: &Target,
+    spec: &str,
+    strange: Vec<Finding>,
+    table: Option<&FoundTable>,
+    accept: &[Consent],
+) -> TargetReport {
     let warnings = table.iter().flat_map(|table| &table.warnings).map(|text| Finding::warning(text.clone()));
-    let findings: Vec<Finding> = target.findings().into_iter().chain(warnings).collect();
+    let findings: Vec<Finding> = target.findings().into_iter().chain(strange).chain(warnings).collect();
     let node = target.path().display().to_string();
     let disk = target.disk();
     TargetReport {
@@ -311,9 +313,10 @@ fn refuse_unusable_targets(report: &mut Report) {
     }
 }
 
-fn gaps(tables: &[coldtrim_parsers::stack::FoundTable], windows: &[ByteRange]) -> Vec<Vec<ByteRange>> {
+/// The gaps of every target. Whoever names partitions means those, and nothing between them.
+fn gaps(tables: &[FoundTable], windows: &[ByteRange], scope: &Scope) -> Vec<Vec<ByteRange>> {
     let mut gaps = vec![Vec::new(); windows.len()];
-    for table in tables {
+    for table in tables.iter().filter(|_| scope.options.partitions.is_empty()) {
         if let (Some(list), Some(window)) = (gaps.get_mut(table.device), windows.get(table.device)) {
             list.extend(table.gaps.iter().filter_map(|gap| gap.shift_up(window.start())));
         }

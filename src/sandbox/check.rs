@@ -143,6 +143,7 @@ fn clean(stack: &mut Stack) {
     }
     for table in &mut stack.tables {
         clean_text(&mut table.format);
+        table.parts.iter_mut().for_each(clean_part);
         table.warnings.iter_mut().for_each(clean_text);
     }
     for node in &mut stack.nodes {

@@ -3,7 +3,7 @@
 use crate::PROGRAM;
 use crate::common::{parse_ranges, tool, tool_ok};
 use crate::images::backing::Snapshot;
-use crate::images::{FIRST, Said, Table, dirty_fat, disk, ext4, fat, plan_of, put, said, text};
+use crate::images::{FIRST, SECOND, Said, Table, dirty_fat, disk, ext4, ext4_of, fat, plan_of, put, said, text};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -100,6 +100,78 @@ fn a_volume_inside_the_target_is_found_by_offset_and_size_in_any_unit() {
     let before = Snapshot::take(&image);
     said(&["trim", "--yes", "--offset", "1M", "--size", "8M", text(&image)]).expect(0, &[]);
     before.assert_only_discarded(&shifted);
+}
+
+/// An entry of a partition table as it lies in the first sector of a disk (or of whatever was made one).
+fn put_entry(image: &Path, disk: u64, slot: u64, start: u32, count: u32) {
+    let entry = [[0; 4], [0x83, 0, 0, 0], start.to_le_bytes(), count.to_le_bytes()].concat();
+    put(image, disk + 446 + 16 * (slot - 1), &entry);
+    put(image, disk + 510, &[0x55, 0xAA]);
+}
+
+#[test]
+fn a_table_beside_a_filesystem_is_ambiguous_in_a_partition_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    // Partition 1 became a virtual machine's disk: its own table, and ext4's superblock still there.
+    put(&image, FIRST, &[0; 512]);
+    put_entry(&image, FIRST, 1, 2048, 4096);
+    let before = Snapshot::take(&image);
+    said(&["map", "--partition", "1", text(&image)]).expect(3, &["mbr", "ext4", "not clear whose"]);
+    said(&["trim", "--yes", "--partition", "1", text(&image)]).expect(3, &["mbr", "ext4"]);
+    before.assert_untouched();
+    // Nothing but the inner table: no volume of the outer disk.
+    put(&image, FIRST + 1024, &[0; 1024]);
+    said(&["map", "--partition", "1", text(&image)]).expect(3, &["table lies inside the partition", "losetup"]);
+}
+
+#[test]
+fn a_boot_sector_with_a_table_of_which_one_entry_is_wrong_is_ambiguous() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = fat(folder.path(), "a.img");
+    said(&["map", text(&image)]).expect(0, &[]);
+    put_entry(&image, 0, 1, 2048, 4096);
+    put_entry(&image, 0, 2, 8192, 1 << 20);
+    let before = Snapshot::take(&image);
+    said(&["trim", "--yes", text(&image)]).expect(3, &["mbr", "fat", "not clear whose"]);
+    before.assert_untouched();
+}
+
+/// The partition was made smaller in the table alone: what lies behind it is still the filesystem's.
+#[test]
+fn what_a_volume_claims_behind_its_partition_is_no_gap() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let gap = (FIRST + (10 << 20), SECOND);
+    let in_gap = |plan: &[(u64, u64)]| plan.iter().any(|(start, len)| *start < gap.1 && start + len > gap.0);
+    let second = fat(folder.path(), "b.img");
+    let fitting = disk(folder.path(), "fits.img", Table::Gpt, &ext4(folder.path(), "a.img"), &second);
+    assert!(in_gap(&plan_of(&fitting, &["--unallocated"])));
+    assert!(
+        !in_gap(&plan_of(&fitting, &["--unallocated", "--partition", "2"])),
+        "who names a partition means it alone"
+    );
+    let larger = disk(folder.path(), "larger.img", Table::Gpt, &ext4_of(folder.path(), "c.img", 11), &second);
+    said(&["map", text(&larger)]).expect(5, &["11534336", "only 10485760"]);
+    assert!(!in_gap(&plan_of(&larger, &["--unallocated"])));
+    // Nothing is known about the size of what is not known at all.
+    put(&fitting, FIRST, &[0x5A; 4096]);
+    said(&["map", text(&fitting)]).expect(5, &["no known filesystem"]);
+    assert!(!in_gap(&plan_of(&fitting, &["--unallocated"])));
+}
+
+#[test]
+fn an_offset_stays_inside_the_partition_that_it_names() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let second = fat(folder.path(), "b.img");
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &ext4(folder.path(), "a.img"), &second);
+    assert_eq!(plan_of(&image, &["--offset", "1M"]), plan_of(&image, &["--partition", "1"]));
+    said(&["map", "--offset", "1M", "--size", "11M", text(&image)]).expect(2, &["partition 1 ends at byte 11534336"]);
+    said(&["map", "--offset", "11M", "--size", "2M", text(&image)]).expect(2, &["space before the next partition"]);
+    let larger = disk(folder.path(), "larger.img", Table::Gpt, &ext4_of(folder.path(), "c.img", 11), &second);
+    let before = Snapshot::take(&larger);
+    said(&["trim", "--yes", "--offset", "1M", text(&larger)]).expect(3, &["11534336", "only 10485760"]);
+    before.assert_untouched();
 }
 
 #[test]

@@ -27,14 +27,12 @@ impl Claim {
 }
 
 /// Every row of every table whose signature is there.
-pub(super) fn claims(source: &dyn Source, sector_size: Option<u64>) -> Result<Vec<Claim>, ParseError> {
+pub(super) fn claims(source: &dyn Source, sector_size: u64) -> Result<Vec<Claim>, ParseError> {
     // Most signatures lie in the same few pages at both ends.
     let source = &Pages::new(source);
     let mut found = Vec::new();
     for row in CONTAINERS {
-        if let Some(sector_size) = sector_size
-            && row.probe(source, sector_size)?
-        {
+        if row.probe(source, sector_size)? {
             found.push(Claim::Container(*row));
         }
     }

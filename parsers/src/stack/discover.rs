@@ -1,6 +1,7 @@
 //! From a device to the areas that no table divides further.
 
 use super::claims::{Claim, claims, set_records_apart, stale_records};
+use super::gaps::between;
 use super::leaf::refused_by_error;
 use super::{FoundTable, Layer, Leaf, Node, Stack};
 use crate::container::Table;
@@ -14,7 +15,7 @@ pub(super) fn discover(device: usize, layer: Layer<'_>, stack: &mut Stack, leave
         return;
     };
     let sector_size = layer.sector_size;
-    let found = claims(layer.source, Some(sector_size)).map(set_records_apart);
+    let found = claims(layer.source, sector_size).map(set_records_apart);
     let Ok(([Claim::Container(row)], records)) = found.as_ref().map(|(rest, records)| (rest.as_slice(), records))
     else {
         // Not (only) a table: the leaf is judged, and an ambiguity named, when it is read.
@@ -49,31 +50,10 @@ fn found_table(device: usize, whole: ByteRange, format: &str, table: Table) -> F
         device,
         format: format.to_owned(),
         sector_size: table.sector_size,
-        gaps: gaps(whole, &table),
+        gaps: between(whole, &table),
+        parts: table.parts,
         warnings: table.warnings,
     }
-}
-
-/// The first MiB and everything before the first partition hold boot code that no table mentions (GRUB's core image,
-/// boards' boot loaders up to 16 MiB in); the last MiB is where RAID and volume managers keep their records.
-const MIB: u64 = 1 << 20;
-
-/// The areas of a device that belong to no partition, without the table, boot code and records at the end.
-fn gaps(whole: ByteRange, table: &Table) -> Vec<ByteRange> {
-    let mut taken: Vec<ByteRange> =
-        table.parts.iter().map(|part| part.range).chain(table.reserved.iter().copied()).collect();
-    let first = table.parts.iter().map(|part| part.range.start()).min().unwrap_or(0);
-    taken.extend(ByteRange::new(0, first.max(MIB)));
-    taken.extend(ByteRange::new(whole.end().saturating_sub(MIB), whole.end()));
-    taken.sort_unstable();
-    let mut gaps = Vec::new();
-    let mut end = 0;
-    for range in taken {
-        gaps.extend(ByteRange::new(end, range.start().min(whole.end())));
-        end = end.max(range.end());
-    }
-    gaps.extend(ByteRange::new(end, whole.end()));
-    gaps
 }
 
 /// True when `range` of the device holds the memory of a sleeping system. Unreadable areas are refused elsewhere.

@@ -10,6 +10,9 @@ use crate::volume::{Finding, Volume};
 use crate::witness::{Testimony, Witness, hear};
 
 pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Source], options: &Options) -> Content {
+    if options.tables_only {
+        return Content::Kept { format: None, reason: "only the partition tables were asked for".to_owned() };
+    }
     if let Some(part) = &leaf.part {
         if let Some(reason) = &part.kept {
             return Content::Kept { format: None, reason: reason.clone() };
@@ -18,9 +21,7 @@ pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Sou
             return refused(None, reason.clone(), "");
         }
     }
-    // Inside a partition no further table is looked for.
-    let sector_size = leaf.part.is_none().then_some(leaf.sector_size);
-    let found = match claims(source, sector_size) {
+    let found = match claims(source, leaf.sector_size) {
         Ok(found) => found,
         Err(error) => {
             return refused_by_error("the area", &error, "copy the drive first: ddrescue DEVICE IMAGE MAPFILE");
@@ -35,6 +36,12 @@ pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Sou
             None,
             "no known filesystem was found, and unknown data is never free",
             "look at it with: blkid -p DEVICE",
+        ),
+        // A virtual machine's disk, for example: whose map would count, the inner table decides.
+        [Claim::Container(row)] => refused(
+            Some(row.name()),
+            "a partition table lies inside the partition, and coldtrim divides partitions no further",
+            "name the partition itself as the target, or attach it as a disk: losetup --find --show -P DEVICE",
         ),
         [Claim::Format(format)] => {
             let mut findings = leaf.findings.clone();

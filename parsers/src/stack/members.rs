@@ -18,7 +18,7 @@ pub(super) fn vouch(arrays: &[Assembled], members: &[&Leaf], layers: &[Layer<'_>
         let unreadable = || Finding::refusal(format!("{here} cannot be read"), "ddrescue DEVICE IMAGE MAPFILE");
         let layer = layers.get(leaf.device).ok_or_else(unreadable)?;
         let window = Window::new(layer.source, leaf.range).ok_or_else(unreadable)?;
-        let found = claims(&window, leaf.part.is_none().then_some(leaf.sector_size)).map_err(|_| unreadable())?;
+        let found = claims(&window, leaf.sector_size).map_err(|_| unreadable())?;
         let (found, records) = set_records_apart(found);
         explained(&found, &shown, &here)?;
         let around = leaf.findings.iter().cloned().chain(records.iter().map(|row| stale_records(row)));
@@ -30,7 +30,7 @@ pub(super) fn vouch(arrays: &[Assembled], members: &[&Leaf], layers: &[Layer<'_>
 /// The names of what the arrays themselves show.
 fn shown_by(arrays: &[Assembled], layers: &[Layer<'_>]) -> Vec<&'static str> {
     let devices: Vec<&dyn Source> = layers.iter().map(|layer| layer.source).collect();
-    let sector_size = layers.iter().map(|layer| layer.sector_size).max();
+    let sector_size = layers.iter().map(|layer| layer.sector_size).max().unwrap_or(512);
     let of = |array: &Assembled| claims(&ArraySource::new(&array.mapping, devices.clone()), sector_size);
     arrays.iter().filter_map(|array| of(array).ok()).flatten().map(|claim| claim.name()).collect()
 }

@@ -8,6 +8,7 @@
 
 mod claims;
 mod discover;
+mod gaps;
 mod leaf;
 mod members;
 mod read;
@@ -53,6 +54,8 @@ pub struct Options {
     pub partitions: Vec<u32>,
     /// The format that the user expects: anything else is refused.
     pub expect: Option<String>,
+    /// Nothing but the partition tables: no area is looked into.
+    pub tables_only: bool,
 }
 
 impl Options {
@@ -114,6 +117,8 @@ pub struct FoundTable {
     pub format: String,
     /// Bytes of one LBA as the table counts.
     pub sector_size: u64,
+    /// Its partitions, those too that were not asked for.
+    pub parts: Vec<Part>,
     /// Areas of the device outside every partition that may be discarded when the user asks for it (never the
     /// table itself, boot code or the first MiB).
     pub gaps: Vec<ByteRange>,
@@ -162,6 +167,11 @@ pub enum Content {
 }
 
 impl Stack {
+    /// The partition table of a device.
+    pub fn table(&self, device: usize) -> Option<&FoundTable> {
+        self.tables.iter().find(|table| table.device == device)
+    }
+
     /// Forbids everything on a device with a suspend image: the sleeping system has its filesystems mounted.
     fn leave_alone(&mut self, device: usize) {
         self.tables.iter_mut().filter(|table| table.device == device).for_each(|table| table.gaps.clear());

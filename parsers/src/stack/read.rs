@@ -15,11 +15,12 @@ const MOST_STOREYS: u32 = 8;
 /// Reads everything on `layers`. Never fails: what cannot be read is a refused node.
 pub fn read(layers: &[Layer<'_>], options: &Options) -> Stack {
     let mut walk = Walk { options, stack: Stack::default(), leaves: Vec::new(), asleep: BTreeSet::new() };
-    walk.storey(layers, 0, MOST_STOREYS);
+    walk.storey(layers, 0, if options.tables_only { 0 } else { MOST_STOREYS });
     let mut stack = walk.stack;
     stack.nodes.sort_by_key(|node| (node.device, node.range));
     let asleep = with_arrays(walk.asleep, &stack.arrays);
     asleep.iter().for_each(|device| stack.leave_alone(*device));
+    stack.keep_what_reaches_out();
     stack
 }
 

@@ -10,7 +10,9 @@
 //! ```
 //!
 //! Two bytes are all that marks the sector, and the boot sectors of FAT and NTFS end in the same two. So flags must be
-//! flags, and a sector that is a boot sector too counts as a table only when every entry is plausible. A table with a
+//! flags, and a sector that is a boot sector too counts as a table only when an entry could be one: a type, a start on the
+//! device and a length. What else the entries say does not matter there: a table with one wrong entry beside a boot
+//! sector is still somebody's, and two owners are a refusal. A table with a
 //! protective entry belongs to [`gpt`](super::gpt). A table without entries is no table: a stale one survives the making
 //! of many filesystems.
 //!
@@ -98,7 +100,11 @@ impl Container for Mbr {
             return Ok(false);
         };
         let is_table = !table.entries.is_empty() && !table.is_protective();
-        Ok(is_table && (!table.is_boot_sector || check(&table.entries, Sectors::of(source, sector_size)).is_ok()))
+        // In the smallest sectors: the device may have been formatted elsewhere, with others than `sector_size`.
+        let smallest = Sectors::of(source, sector_size.min(512));
+        let could_be_one =
+            |entry: &Entry| entry.kind != 0 && entry.count != 0 && (1..smallest.count).contains(&entry.start);
+        Ok(is_table && (!table.is_boot_sector || table.entries.iter().any(could_be_one)))
     }
 
     fn read(&self, source: &dyn Source, sector_size: u64) -> Result<Table, ParseError> {

@@ -190,10 +190,17 @@ fn boot_sectors_of_filesystems_are_no_table() {
         }
         assert!(!Mbr.probe(&disk.0, 512).unwrap(), "text with flags of zero");
     }
-    // A boot sector with a plausible table in it is both, and two owners are a refusal.
-    ntfs.0[446..510].fill(0);
-    ntfs.entry(0, 1, 0x07, 2048, 1000);
-    assert!(Mbr.probe(&ntfs.0, 512).unwrap());
+    // A boot sector with a plausible entry in it is both, and two owners are a refusal; that another entry is wrong
+    // makes the table a bad one, not none.
+    for entries in
+        [&[(1, 2048, 1000)][..], &[(1, 2048, 1000), (2, 4096, 1 << 20)], &[(3, 2048, 1 << 20), (4, 1 << 20, 9)]]
+    {
+        for disk in [&mut fat, &mut ntfs] {
+            disk.0[446..510].fill(0);
+            entries.iter().for_each(|(slot, start, count)| disk.entry(0, *slot, 0x07, *start, *count));
+            assert!(Mbr.probe(&disk.0, 512).unwrap(), "{entries:?}");
+        }
+    }
 }
 
 proptest! {
