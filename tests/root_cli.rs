@@ -295,3 +295,34 @@ fn root_partitions_that_the_kernel_sees_elsewhere_are_refused() {
     refused(&plain.0, &["the kernel sees", "no partition table can be read"]);
     refused(&format!("{}p1", plain.0), &["the kernel sees", "no partition table can be read"]);
 }
+
+/// Who is not root does not see the open files of others; the kernel still tells that there are some.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_an_image_that_another_user_has_open_is_refused_without_root() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let program = folder.path().join("coldtrim");
+    std::fs::copy(env!("CARGO_BIN_EXE_coldtrim"), &program).expect("a copy that everybody may run");
+    for path in [folder.path(), &image, &program] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("rights");
+        std::os::unix::fs::chown(path, Some(65534), None).expect("another owner");
+    }
+    let nobody = |args: &[&str]| {
+        let user = ["--reuid", "65534", "--clear-groups", text(&program)];
+        images::Said::from(tool("setpriv", &[&user, args, &[text(&image)]].concat()))
+    };
+    let before = Snapshot::take(&image);
+    let writer = std::fs::OpenOptions::new().write(true).open(&image).expect("root may");
+    for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {
+        nobody(args).expect(3, &["not shown"]);
+    }
+    before.assert_untouched();
+    drop(writer);
+    let reader = std::fs::File::open(&image).expect("root may");
+    nobody(&["trim", "--yes"]).expect(3, &["not shown"]);
+    before.assert_untouched();
+    drop(reader);
+    nobody(&["trim", "--yes"]).expect(0, &["discarded:"]);
+}

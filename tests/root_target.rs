@@ -7,7 +7,7 @@ use coldtrim::target::{Claim, Intent, Opener, Reach, Roots, Target, TargetError}
 use coldtrim_parsers::volume::Weight;
 use common::{tool, tool_ok};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -320,4 +320,73 @@ fn root_a_loop_device_that_comes_during_the_run_is_noticed() {
     let found = target.must_be_still_unused();
     tool_ok("losetup", &["-d", &node]);
     assert!(matches!(found, Err(TargetError::InUse { .. })), "{found:?}");
+}
+
+/// The bytes of a loop device are those of the file behind it, so who uses that uses the device.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_users_of_the_file_behind_a_loop_device_are_named() {
+    let disk = Disk::formatted();
+    let (image, name) = (disk.image(), disk.image().to_str().expect("a UTF-8 path").to_owned());
+    drop(open(&disk.node, Intent::Discard).expect("nobody uses it"));
+    let second = tool_ok("losetup", &["--find", "--show", &name]).trim().to_owned();
+    let (found, part) = (open(&disk.node, Intent::Discard), open(&disk.part(1), Intent::Discard));
+    let upper = tool_ok("losetup", &["--find", "--show", &second]).trim().to_owned();
+    let stacked = open(&upper, Intent::Discard);
+    tool_ok("losetup", &["-d", &upper]);
+    tool_ok("losetup", &["-d", &second]);
+    let by = Use::Loop(second.trim_start_matches("/dev/").to_owned());
+    for found in [found, part] {
+        assert_eq!(uses(found), [by.clone()]);
+    }
+    let by = Use::Loop(disk.node.trim_start_matches("/dev/").to_owned());
+    assert!(uses(stacked).contains(&by), "two storeys down");
+    let file = OpenOptions::new().read(true).write(true).open(image).expect("the image");
+    let writer = Running(Command::new("sleep").arg("100").stdin(Stdio::from(file)).spawn().expect("sleep"));
+    let found = uses(open(&disk.node, Intent::Discard));
+    assert!(matches!(&found[..], [Use::Open { process, writes: true }] if process.id == writer.0.id()), "{found:?}");
+    drop(writer);
+    // A lock of an open file description, as virtual machines take it; its holder has the file open only for reading.
+    let script = "import fcntl, os, struct, sys, time\nfd = os.open(sys.argv[1], os.O_RDONLY)\n\
+                  fcntl.fcntl(fd, 37, struct.pack('hhqqi4x', fcntl.F_RDLCK, 0, 100, 1, 0))\nprint(flush=True)\ntime.sleep(100)";
+    let child = Command::new("python3").args(["-c", script, &name]).stdout(Stdio::piped()).spawn().expect("python3");
+    let mut locker = Running(child);
+    let mut line = String::new();
+    let output = locker.0.stdout.take().expect("a pipe");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("a line");
+    assert!(uses(open(&disk.node, Intent::Discard)).contains(&Use::Locked(None)));
+}
+
+/// A node is what its number says, wherever it lies and whatever it is called.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_program_that_opened_a_node_made_elsewhere_is_named() {
+    let disk = Disk::new(&[]);
+    let number = std::fs::metadata(disk.part(1)).expect("the node").rdev();
+    let (major, minor) = (nix::sys::stat::major(number).to_string(), nix::sys::stat::minor(number).to_string());
+    let node = disk.folder.path().join("elsewhere");
+    tool_ok("mknod", &[node.to_str().expect("a UTF-8 path"), "b", &major, &minor]);
+    let file = OpenOptions::new().read(true).write(true).open(&node).expect("the node");
+    let writer = Running(Command::new("sleep").arg("100").stdin(Stdio::from(file)).spawn().expect("sleep"));
+    let found = uses(open(&disk.part(1), Intent::Discard));
+    assert!(matches!(&found[..], [Use::Open { process, writes: true }] if process.id == writer.0.id()), "{found:?}");
+}
+
+/// Written between the reading and the first command, by somebody who has closed it again.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_target_that_was_written_to_since_it_was_read_is_not_sealed() {
+    let disk = Disk::new(&[]);
+    let mut target = open(&disk.part(1), Intent::Discard).expect("nobody uses it");
+    target.note_writes();
+    target.seal().expect("nobody has written");
+    let neighbour = OpenOptions::new().write(true).open(disk.part(2)).expect("the other partition");
+    neighbour.write_all_at(&[7; 4096], 0).and_then(|()| neighbour.sync_all()).expect("a write");
+    drop(neighbour);
+    target.seal().expect("another partition is no part of it");
+    let visitor = OpenOptions::new().write(true).open(disk.part(1)).expect("the partition");
+    visitor.write_all_at(&[7; 4096], MIB).and_then(|()| visitor.sync_all()).expect("a write");
+    drop(visitor);
+    let found = target.seal();
+    assert!(matches!(&found, Err(TargetError::Changed { what, .. }) if what.contains("written to it")), "{found:?}");
 }

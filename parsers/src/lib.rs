@@ -27,6 +27,7 @@ pub mod pages;
 mod sampling;
 pub mod source;
 pub mod stack;
+pub mod text;
 pub mod units;
 pub mod volume;
 pub mod witness;

@@ -23,6 +23,7 @@ pub fn ask(question: &str, yes: bool, stop: &AtomicBool) -> Result<(), Unanswere
     if !std::io::stdin().is_terminal() {
         return Err(Unanswered::NoTerminal);
     }
+    let question = coldtrim_parsers::text::printable(question);
     let _ = write!(std::io::stderr(), "{question} Type yes to go on: ");
     let _ = std::io::stderr().flush();
     if !wait_for_input(stop) {

@@ -1,10 +1,11 @@
 //! The command line: words become a checked `Job`, each verb is one file, and one place maps endings to exit codes.
 
-/// A line on standard error. That nobody can hear it any more is no reason to stop.
+/// A line on standard error, safe for a terminal. That nobody can hear it any more is no reason to stop.
 macro_rules! say {
     ($($words:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($words)*);
+        let line = coldtrim_parsers::text::printable(&format!($($words)*));
+        let _ = writeln!(std::io::stderr(), "{line}");
     }};
 }
 
@@ -67,6 +68,11 @@ impl Ending {
             Self::Stopped => 130,
         }
     }
+
+    /// A run that is done but could not say so has failed.
+    fn unless_untold(self, told: bool) -> Self {
+        if self == Self::Done && !told { Self::Failed } else { self }
+    }
 }
 
 /// The command as clap knows it, for completions and the man page.
@@ -114,7 +120,7 @@ fn no_command() -> Ending {
         let _ = command.print_long_help();
         return Ending::Done;
     }
-    say!("{}", command.render_help());
+    let _ = write!(std::io::stderr(), "{}", command.render_help());
     Ending::Usage
 }
 

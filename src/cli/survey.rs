@@ -59,6 +59,7 @@ impl Survey {
 
     /// Reads everything (again) and makes the report anew.
     pub fn read(&mut self, scope: &Scope, stop: &AtomicBool) -> Result<()> {
+        self.targets.iter_mut().for_each(Target::note_writes);
         let windows =
             self.targets.iter().map(|target| layout::window(target, scope, stop)).collect::<Result<Vec<_>>>()?;
         let strange = self.targets.iter().map(|target| layout::objections(target, stop)).collect::<Result<Vec<_>>>()?;

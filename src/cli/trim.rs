@@ -13,7 +13,7 @@ use crate::report::arrays::ShareReport;
 use crate::report::progress::Progress;
 use crate::report::{OutcomeReport, PlanReport, Reason, Report, State, VolumeReport, human, text};
 use crate::run::{Outcome, Stop, Watcher, execute};
-use crate::target::{Awake, Intent, Roots, Target};
+use crate::target::{Awake, Intent, Roots, Target, TargetError};
 use crate::transport::{Direct, ErrorKind, NodeKind, TransportError};
 use crate::verify::neighbours::Neighbours;
 use anyhow::Result;
@@ -21,7 +21,7 @@ use coldtrim_parsers::volume::Weight;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Runs the verb.
 pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
@@ -35,7 +35,7 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
     saved_plan::save(job.save_plan.as_deref(), &survey, &prepared)?;
     saved_plan::compare(job.plan.as_deref(), &survey, &prepared)?;
     if sends && prepared.iter().flat_map(|device| &device.parts).any(has_work) {
-        show(&survey.report, output, text::print);
+        let shown = show(&survey.report, output, text::print);
         confirm::ask(&question(&survey, &prepared), job.yes, stop)?;
         if !job.yes {
             survey = unchanged(survey, job, stop, &mut prepared)?;
@@ -43,13 +43,13 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
         survey.report.errors.clear();
         endings.extend(carry_out(&mut survey, &mut prepared, job, output, stop)?);
         let ending = conclude(&mut survey.report, endings);
-        show(&survey.report, output, text::print_outcomes);
-        Ok(finish(&survey.report, ending, output))
+        let told = shown & show(&survey.report, output, text::print_outcomes) & finish(&survey.report, output);
+        Ok(ending.unless_untold(told))
     } else {
         endings.extend(prepared.iter().flat_map(|device| &device.parts).map(|_| Ending::Done));
         let ending = conclude(&mut survey.report, endings);
-        show(&survey.report, output, text::print);
-        Ok(finish(&survey.report, ending, output))
+        let told = show(&survey.report, output, text::print) & finish(&survey.report, output);
+        Ok(ending.unless_untold(told))
     }
 }
 
@@ -80,7 +80,10 @@ fn carry_out(
     for device in prepared {
         endings.extend(run_device(survey, device, job, output, stop, &mut log));
     }
-    survey.report.errors.extend(log.failed);
+    if let Some(failed) = log.failed {
+        survey.report.errors.push(failed);
+        endings.push(Ending::Failed);
+    }
     Ok(endings)
 }
 
@@ -208,29 +211,35 @@ fn ending_of_error(error: &TransportError) -> Ending {
 }
 
 /// Prints a part of the report for people, where people read along. That nobody listens any more is no reason to do
-/// less than what was asked for.
-fn show(report: &Report, output: &Output, part: fn(&mut dyn Write, &Report, text::Paint) -> std::io::Result<()>) {
-    if !output.quiet && !output.json {
-        heard(part(&mut std::io::stdout().lock(), report, output.paint));
-    }
+/// less than what was asked for. False when it could not be written.
+fn show(
+    report: &Report,
+    output: &Output,
+    part: fn(&mut dyn Write, &Report, text::Paint) -> std::io::Result<()>,
+) -> bool {
+    let silent = output.quiet || output.json;
+    silent || told(part(&mut std::io::stdout().lock(), report, output.paint))
 }
 
-/// The report for programs, or the errors where nothing else is wanted.
-fn finish(report: &Report, ending: Ending, output: &Output) -> Ending {
+/// The report for programs, or the errors where nothing else is wanted. False when it could not be written.
+fn finish(report: &Report, output: &Output) -> bool {
     if output.json {
-        heard(super::print_json(report));
-    } else if output.quiet {
+        return told(super::print_json(report));
+    }
+    if output.quiet {
         complain(report);
     }
-    ending
+    true
 }
 
 /// A report that could not be written is told where it still can be; a closed pipe has nobody to tell.
-fn heard(written: std::io::Result<()>) {
-    if let Err(error) = written
-        && error.kind() != std::io::ErrorKind::BrokenPipe
-    {
-        say!("coldtrim: the report could not be written: {error}");
+fn told(written: std::io::Result<()>) -> bool {
+    match written.and_then(|()| std::io::stdout().flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            say!("coldtrim: the report could not be written: {error}");
+            false
+        }
+        _ => true,
     }
 }
 
@@ -269,11 +278,13 @@ fn run_device(
     stop: &AtomicBool,
     log: &mut Log,
 ) -> Vec<Ending> {
-    let target = &survey.targets[device.target];
     let name = survey.report.targets[device.target].name.clone();
-    if let Err(error) = target.must_be_unchanged().and_then(|()| target.must_be_still_unused()) {
-        survey.report.errors.push(format!("{name}: {error}"));
-        return vec![Ending::Refused; device.parts.len()];
+    match survey.targets[device.target].seal() {
+        Ok(remark) => survey.report.targets[device.target].reasons.extend(remark.map(Reason::warning)),
+        Err(error) => {
+            survey.report.errors.push(format!("{name}: {error}"));
+            return vec![Ending::Refused; device.parts.len()];
+        }
     }
     let chosen = device.route.name;
     let tried = tried_route(survey, device, job);
@@ -291,7 +302,8 @@ fn run_device(
     let target = &survey.targets[device.target];
     let total = device.parts.iter().map(|part| part.plan.facts().bytes).sum();
     let progress = Progress::start(output.progress, device.route.name, total);
-    let mut watcher = RunWatcher { target, progress, log, guard: guard.as_mut(), harm: None };
+    let look = Look::new();
+    let mut watcher = RunWatcher { target, progress, log, guard: guard.as_mut(), harm: None, look };
     let mut outcomes: Vec<Outcome> = Vec::new();
     for part in &device.parts {
         if outcomes.last().is_some_and(|last| !matches!(last.stop, Stop::Finished)) {
@@ -507,6 +519,30 @@ struct RunWatcher<'a> {
     guard: Option<&'a mut Guard>,
     /// What was found changed that should not have.
     harm: Option<String>,
+    look: Look,
+}
+
+/// When to look again who uses the target. A look goes through all processes, so it may take a twentieth of the time.
+struct Look {
+    due: Instant,
+}
+
+impl Look {
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    fn new() -> Self {
+        Self { due: Instant::now() + Self::PAUSE }
+    }
+
+    fn again(&mut self, target: &Target) -> Result<(), TargetError> {
+        let began = Instant::now();
+        if began < self.due {
+            return Ok(());
+        }
+        target.must_be_still_unused()?;
+        self.due = Instant::now() + Self::PAUSE.max(began.elapsed() * 20);
+        Ok(())
+    }
 }
 
 impl Watcher for RunWatcher<'_> {
@@ -521,7 +557,10 @@ impl Watcher for RunWatcher<'_> {
     }
 
     fn objection(&mut self) -> Option<String> {
-        self.harm.clone().or_else(|| self.target.must_be_unchanged().err().map(|error| error.to_string()))
+        self.harm.clone().or_else(|| {
+            let undisturbed = self.target.must_be_undisturbed().and_then(|()| self.look.again(self.target));
+            undisturbed.err().map(|error| error.to_string())
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The map for other programs. Positions are bytes of the target (`ranges`), or sectors of the whole disk.
 
 use super::{Report, State, TargetReport};
+use coldtrim_parsers::text::printable;
 use coldtrim_parsers::units::ByteRange;
 use std::io::{self, Write};
 
@@ -97,7 +98,7 @@ pub fn ranges(out: &mut dyn Write, report: &Report) -> Result<(), FormatError> {
 /// A ddrescue map file of the target: `+` used, `?` free.
 pub fn ddrescue(out: &mut dyn Write, report: &Report) -> Result<(), FormatError> {
     let target = single(report)?;
-    writeln!(out, "# Domain of {} by coldtrim: + used, ? free", target.name)?;
+    writeln!(out, "# Domain of {} by coldtrim: + used, ? free", printable(&target.name))?;
     writeln!(out, "# current_pos  current_status  current_pass\n0x00000000     +               1")?;
     writeln!(out, "#      pos        size  status")?;
     let mut end = 0;

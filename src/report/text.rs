@@ -2,6 +2,7 @@
 
 use super::arrays::{ArrayMemberReport, ArrayReport};
 use super::{OutcomeReport, PlanReport, Reason, Report, State, TargetReport, VolumeReport, human};
+use coldtrim_parsers::text::printable;
 use coldtrim_parsers::witness::Testimony;
 use std::io::{self, Write};
 
@@ -80,7 +81,7 @@ pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<(
 pub fn print_outcomes(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
     let volumes = report.volumes.iter().filter(|volume| volume.outcome.is_some() || volume.verdict.is_some());
     for volume in volumes {
-        let target = report.name_of(volume);
+        let target = printable(report.name_of(volume));
         let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));
         writeln!(out, "{}", paint.bold(&format!("{target}{place}")))?;
         if let Some(outcome) = &volume.outcome {
@@ -106,11 +107,11 @@ pub fn print_outcomes(out: &mut dyn Write, report: &Report, paint: Paint) -> io:
 fn print_outcome(out: &mut dyn Write, outcome: &OutcomeReport, paint: Paint) -> io::Result<()> {
     let word = if outcome.errors.is_empty() { paint.good("discarded:") } else { paint.warn("discarded:") };
     writeln!(out, "   {word} {} with {}", human::exact(outcome.bytes), human::count(outcome.commands, "command"))?;
-    outcome.errors.iter().try_for_each(|error| writeln!(out, "   {} {error}", paint.bad("error:")))
+    outcome.errors.iter().try_for_each(|error| writeln!(out, "   {} {}", paint.bad("error:"), printable(error)))
 }
 
 fn print_errors(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
-    report.errors.iter().try_for_each(|error| writeln!(out, "{} {error}", paint.bad("error:")))
+    report.errors.iter().try_for_each(|error| writeln!(out, "{} {}", paint.bad("error:"), printable(error)))
 }
 
 fn target_lines(target: &TargetReport, paint: Paint) -> Vec<String> {
@@ -122,7 +123,7 @@ fn target_lines(target: &TargetReport, paint: Paint) -> Vec<String> {
         target.table.as_ref().map(|table| format!("{} partition table", table.to_uppercase())),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
-    let mut lines = vec![format!("{}  {}", paint.bold(&target.name), facts.join(", "))];
+    let mut lines = vec![format!("{}  {}", paint.bold(&printable(&target.name)), facts.join(", "))];
     let reasons = target.reasons.iter().flat_map(|reason| reason_lines(reason, paint));
     lines.extend(reasons.map(|line| format!("  {line}")));
     lines
@@ -134,10 +135,10 @@ fn array_line(array: &ArrayReport, paint: Paint) -> String {
 }
 
 fn member_line(report: &Report, member: &ArrayMemberReport) -> String {
-    let target = member.target.and_then(|target| report.targets.get(target)).map(|target| target.name.as_str());
+    let target = member.target.and_then(|target| report.targets.get(target)).map(|target| printable(&target.name));
     let below = member.array.and_then(|below| report.arrays.get(below)).map(ArrayReport::title);
     let place = member.partition.map_or(String::new(), |number| format!(" partition {number}"));
-    format!("{}: {}{place}", member.role, target.or(below).unwrap_or("?"))
+    format!("{}: {}{place}", member.role, target.as_deref().or(below).unwrap_or("?"))
 }
 
 fn reason_lines(reason: &Reason, paint: Paint) -> Vec<String> {
@@ -147,12 +148,12 @@ fn reason_lines(reason: &Reason, paint: Paint) -> Vec<String> {
         ("consent", true) => paint.warn("accepted:"),
         _ => paint.warn("note:"),
     };
-    let mut lines = vec![format!("{word} {}", reason.message)];
+    let mut lines = vec![format!("{word} {}", printable(&reason.message))];
     if let (Some(consent), false) = (reason.consent, reason.accepted) {
         lines.push(format!("  to accept that: --accept {consent}"));
     }
     if !reason.remedy.is_empty() {
-        lines.push(format!("  next: {}", reason.remedy));
+        lines.push(format!("  next: {}", printable(&reason.remedy)));
     }
     lines
 }
@@ -201,7 +202,7 @@ fn plan_lines(report: &Report, volume: &VolumeReport, plan: &PlanReport) -> Vec<
     let mut lines = vec![format!("plan: {} in {extents}, {commands} by {route}{why}", human::exact(plan.bytes))];
     for share in &volume.members {
         let extents = human::count(share.plan.extents, "extent");
-        let name = report.targets.get(share.target).map_or("", |target| target.name.as_str());
+        let name = report.targets.get(share.target).map_or(String::new(), |target| printable(&target.name));
         lines.push(format!("  on {name}: {} in {extents} by {}", human::exact(share.plan.bytes), share.route));
     }
     if plan.skipped_bytes > 0 {

@@ -3,6 +3,7 @@
 
 use coldtrim_parsers::container::Part;
 use coldtrim_parsers::stack::{Content, FoundTable, Node, Stack};
+use coldtrim_parsers::text::printable;
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::{Finding, Volume};
 use coldtrim_parsers::witness::Testimony;
@@ -119,16 +120,6 @@ fn check_disjoint(stack: &Stack) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Text without control characters and without marks that turn the direction of writing: labels come from strangers,
-/// and a terminal obeys what it is shown.
-pub(super) fn printable(text: &str) -> String {
-    let harmless = |c: char| {
-        let turns = matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-        if c.is_control() || turns { char::REPLACEMENT_CHARACTER } else { c }
-    };
-    text.chars().map(harmless).collect()
 }
 
 fn clean_text(text: &mut String) {

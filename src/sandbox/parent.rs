@@ -3,6 +3,7 @@
 use super::protocol::{Answer, CHILD_ARGUMENT, Limits, MAX_LAYERS, MAX_REQUEST, Place, Request};
 use super::{Reading, SandboxError, SandboxLayer, check};
 use coldtrim_parsers::stack::Options;
+use coldtrim_parsers::text::printable;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -55,7 +56,7 @@ pub fn read_stack_within(
     let answer = decode(&bytes, request.nonce)?;
     let lengths: Vec<u64> = places.iter().map(|place| place.len).collect();
     let stack = check::checked(answer.stack, &lengths).map_err(SandboxError::Nonsense)?;
-    Ok(Reading { stack, shortfalls: answer.shortfalls.iter().map(|words| check::printable(words)).collect() })
+    Ok(Reading { stack, shortfalls: answer.shortfalls.iter().map(|words| printable(words)).collect() })
 }
 
 /// A number that no other run has: bytes that an earlier or a confused child wrote are no answer.
@@ -238,7 +239,7 @@ fn wait_for<A: Read + AsFd, B: Read + AsFd>(first: &Pipe<A>, second: &Pipe<B>) -
 fn verdict(status: ExitStatus, words: &[u8]) -> SandboxError {
     let start = words.len().saturating_sub(MAX_WORDS);
     let words = String::from_utf8_lossy(words.get(start..).unwrap_or_default());
-    let words = check::printable(words.trim());
+    let words = printable(words.trim());
     match status.signal() {
         Some(number) => SandboxError::Killed {
             signal: Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |s| s.as_str().to_owned()),

@@ -82,7 +82,7 @@ pub enum TargetError {
     #[error("{} has no size; is there a medium in it?", .0.display())]
     Empty(PathBuf),
     /// Not the device that it was.
-    #[error("{} is not the device any more that it was a moment ago ({what}); nothing was sent to it", path.display())]
+    #[error("{} is not the device any more that it was a moment ago ({what}); nothing more is sent to it", path.display())]
     Changed {
         /// Which.
         path: PathBuf,

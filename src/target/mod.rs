@@ -42,6 +42,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usage::User;
+use watch::Writes;
 
 /// What is going to happen to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,10 @@ pub struct Target {
     physical_sector: u64,
     sequence: Option<u64>,
     inode: (u64, u64),
+    /// What shows that somebody has written, as it was when the target was read.
+    writes: Writes,
+    /// Whether a lease tells when somebody opens the image.
+    leased: bool,
     users: Vec<User>,
     claim: Option<Arc<Claim>>,
 }
@@ -105,6 +110,8 @@ impl Target {
             physical_sector: sys::physical_sector(&file).map_err(failed("asking for its sector size"))?,
             sequence: sys::disk_sequence(&file),
             inode: (0, 0),
+            writes: Writes::Unknown,
+            leased: false,
             thing: Thing::Device { disk: Box::new(disk), partition: partition.map(Box::new) },
             users: Vec::new(),
             claim: None,
@@ -126,6 +133,8 @@ impl Target {
             physical_sector: 512,
             sequence: None,
             inode: (metadata.dev(), metadata.ino()),
+            writes: Writes::Unknown,
+            leased: false,
             thing: Thing::Image,
             users: Vec::new(),
             claim: None,
@@ -266,6 +275,12 @@ impl Target {
                 }
             })
             .collect();
+        let unseen = usage::unseen(&self.roots);
+        if unseen > 0 && !self.is_own_image() {
+            found.push(Finding::warning(format!(
+                "the open files of {unseen} processes of other users cannot be seen, so they may be using it; root sees them"
+            )));
+        }
         if let Some(disk) = self.disk() {
             found.extend(suitable::findings(disk, self.partition()));
         }
@@ -277,6 +292,12 @@ impl Target {
             )));
         }
         found
+    }
+
+    /// True for an image of ours, which gets a lease before anything is discarded: it tells of everybody.
+    fn is_own_image(&self) -> bool {
+        let owner = self.file.metadata().map(|found| found.uid()).ok();
+        self.thing == Thing::Image && owner == Some(nix::unistd::geteuid().as_raw())
     }
 
     fn changed(&self, what: &str) -> TargetError {

@@ -4,7 +4,8 @@ use super::claim::{self, Claim, Reach};
 use super::error::TargetError;
 use super::resolve::{self, Identify};
 use super::sysfs::{DeviceNumber, Roots};
-use super::{Intent, Target, Thing, facts, virtual_disk};
+use super::usage::{Use, User};
+use super::{Intent, Target, Thing, facts, sys, virtual_disk};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -98,6 +99,9 @@ impl Opener {
             Intent::Read => {
                 target.users = target.settled_users(false);
                 target.users.extend(claim::foreign_lock(&self.roots, &target.path, &target.file));
+                if target.users.is_empty() && sys::has_writers(&target.file) {
+                    target.users.push(User { node: target.path.clone(), by: Use::Unseen });
+                }
             }
             Intent::Discard => {
                 let writable = claim::open(&target.path, true, false)?;

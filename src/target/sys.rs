@@ -1,11 +1,15 @@
-//! Block and loop ioctls, the only ones outside of the transports. linux/fs.h and linux/loop.h give the numbers.
+//! Block and loop ioctls, locks and leases, the only such calls outside of the transports. linux/fs.h and linux/loop.h give the numbers.
 
 #![allow(unsafe_code)] // the one file of this module that may
 
+use nix::errno::Errno;
 use nix::libc;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 nix::ioctl_none_bad!(blkflsbuf, nix::request_code_none!(0x12, 97));
 nix::ioctl_read_bad!(blksszget, nix::request_code_none!(0x12, 104), libc::c_int);
@@ -88,6 +92,67 @@ pub(super) fn lock_whole(file: &File) -> io::Result<()> {
     nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file()))?;
     Ok(())
 }
+
+/// What a path leads to.
+pub(super) struct Seen {
+    /// st_dev.
+    pub device: u64,
+    /// st_ino.
+    pub inode: u64,
+    /// st_rdev of a block device.
+    pub block: Option<u64>,
+}
+
+/// stat(2) that never waits for a server: what it has cached will do, because devices and inode numbers do not change.
+pub(super) fn seen(path: &Path) -> io::Result<Seen> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: statx is a plain C struct of integers, for which zeros are valid.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE | libc::STATX_INO);
+    // SAFETY: the path is a live C string, and the kernel writes one statx to a live one.
+    let answer = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, mask, &raw mut found) };
+    Errno::result(answer)?;
+    let is_block = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFBLK;
+    Ok(Seen {
+        device: libc::makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        block: is_block.then(|| libc::makedev(found.stx_rdev_major, found.stx_rdev_minor)),
+    })
+}
+
+/// Takes a write lease (fcntl(2), "Leases"): it is given only while no other open file description of this file exists,
+/// not even one behind a mapping, and whoever opens it then waits until the lease ends.
+/// `EAGAIN` when somebody has it open; other errors where leases are not to be had.
+pub(super) fn lease(file: &File) -> io::Result<()> {
+    set_lease(file, libc::F_WRLCK)
+}
+
+/// True when somebody can write to a file that is open here for reading, by a try of a read lease.
+pub(super) fn has_writers(file: &File) -> bool {
+    let taken = set_lease(file, libc::F_RDLCK);
+    if taken.is_ok() {
+        let _ = set_lease(file, libc::F_UNLCK);
+    }
+    taken.is_err_and(|error| error.raw_os_error() == Some(libc::EAGAIN))
+}
+
+fn set_lease(file: &File, kind: libc::c_int) -> io::Result<()> {
+    // The signal that announces the end would end the program; SIGURG is ignored unless somebody asks for it.
+    // SAFETY: integers only; the descriptor is open for the whole call.
+    Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) })?;
+    // SAFETY: integers only; the descriptor is open for the whole call.
+    Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) })?;
+    Ok(())
+}
+
+/// True while nobody waits for the end of the lease.
+pub(super) fn is_leased(file: &File) -> bool {
+    // SAFETY: integers only; the descriptor is open for the whole call.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_WRLCK }
+}
+
+/// linux/fcntl.h (asm-generic/fcntl.h).
+const F_SETSIG: libc::c_int = 10;
 
 fn whole_file() -> libc::flock {
     // SAFETY: flock is a plain C struct of integers, for which zeros are valid; its padding differs between machines.

@@ -7,11 +7,11 @@ mod scan;
 
 #[cfg(test)]
 pub(super) use scan::unescaped;
-pub(super) use scan::{Mount, lock_owner};
+pub(super) use scan::{Mount, lock_owner, unseen};
 
-use super::facts::{DiskFacts, PartitionFacts, partitions};
+use super::facts::{DiskFacts, Kind, PartitionFacts, lookup, partitions};
 use super::sysfs::Roots;
-use scan::{Wanted, holders, of_nodes};
+use scan::{Backing, Wanted, backing, holders, of_backing_file, of_nodes};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -62,6 +62,8 @@ pub enum Use {
     Locked(Option<Process>),
     /// The kernel refuses an exclusive claim and shows no reason.
     Claimed,
+    /// An image that somebody has open whom no list shows.
+    Unseen,
 }
 
 /// A process.
@@ -95,6 +97,7 @@ impl User {
             Use::Open { process, .. } | Use::Locked(Some(process)) => {
                 format!("end process {} ({})", process.id, process.name)
             }
+            Use::Unseen => format!("find out who, as root: fuser -v {node}"),
             Use::Locked(None) | Use::Claimed => format!("find out who: fuser -v {node}; lsblk {node}"),
         }
     }
@@ -117,6 +120,10 @@ impl std::fmt::Display for User {
             Use::Open { process, writes: false } => write!(f, "open in process {process}"),
             Use::Locked(Some(process)) => write!(f, "locked by process {process}"),
             Use::Locked(None) => write!(f, "locked by another program, as virtual machines lock their disks"),
+            Use::Unseen => write!(
+                f,
+                "open in, or wanted by, a program that is not shown: of another user, or in another container"
+            ),
             Use::Claimed => write!(f, "claimed by something that the kernel does not name"),
         }
     }
@@ -146,6 +153,7 @@ pub fn of_disks(roots: &Roots, disks: &[DiskFacts]) -> Vec<User> {
     for disk in disks {
         nodes.insert(disk.number, disk.node.clone());
         users.extend(holders(roots, &disk.node, &disk.sysfs));
+        users.extend(below(roots, disk));
         for part in partitions(roots, disk) {
             users.extend(holders(roots, &part.node, &part.sysfs));
             nodes.insert(part.number, part.node);
@@ -159,9 +167,26 @@ pub fn of_disks(roots: &Roots, disks: &[DiskFacts]) -> Vec<User> {
 pub fn of_partition(roots: &Roots, disk: &DiskFacts, partition: &PartitionFacts) -> Vec<User> {
     let nodes = [(disk.number, disk.node.clone()), (partition.number, partition.node.clone())];
     let mut users = of_nodes(roots, &Wanted::Nodes(nodes.into_iter().collect()));
+    users.extend(below(roots, disk));
     users.extend(holders(roots, &disk.node, &disk.sysfs));
     users.extend(holders(roots, &partition.node, &partition.sysfs));
     sorted(users)
+}
+
+/// Who else uses what a loop device stands on: its bytes are the same. The kernel allows no circle of them.
+fn below(roots: &Roots, disk: &DiskFacts) -> Vec<User> {
+    let on = if disk.kind == Kind::Loop { backing(roots, &disk.name, &disk.node) } else { None };
+    let mut users = match on {
+        None => Vec::new(),
+        Some(Backing::File(file)) => of_backing_file(roots, &file),
+        Some(Backing::Device(number)) => match lookup(roots, number) {
+            None => Vec::new(),
+            Some((lower, None)) => of_disk(roots, &lower),
+            Some((lower, Some(part))) => of_partition(roots, &lower, &part),
+        },
+    };
+    users.retain(|user| user.by != Use::Loop(disk.name.clone()));
+    users
 }
 
 /// Who uses an image file.

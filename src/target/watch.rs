@@ -5,13 +5,88 @@ use super::error::TargetError;
 use super::usage::{self, Use, User};
 use super::{Target, Thing, facts, sys};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long, and how often, a program that has the target open is given time to leave.
 const VISIT: Duration = Duration::from_millis(150);
 const VISITS: u32 = 4;
 
+/// What shows that somebody has written to a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// Not looked at yet, or not to be had.
+    Unknown,
+    /// When an image was last changed, in seconds and nanoseconds: its contents, and anything of it.
+    Image([(i64, i64); 2]),
+    /// Sectors that the kernel has written to a device since it came.
+    Device(u64),
+}
+
 impl Target {
+    /// Notes what shows that somebody writes, before the target is read.
+    pub fn note_writes(&mut self) {
+        self.writes = self.writes_now();
+    }
+
+    fn writes_now(&self) -> Writes {
+        let Thing::Device { disk, partition } = &self.thing else {
+            return self.file.metadata().map_or(Writes::Unknown, |found| {
+                Writes::Image([(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())])
+            });
+        };
+        let sysfs = partition.as_ref().map_or(&disk.sysfs, |partition| &partition.sysfs);
+        sectors_written(sysfs).map_or(Writes::Unknown, Writes::Device)
+    }
+
+    /// The last look before the first command: the target is what it was, nobody uses it, and nobody has written to
+    /// it since it was read. From here on nobody can open an image without being noticed, where the filesystem that
+    /// holds it has leases. Gives a remark where that is not so.
+    ///
+    /// # Errors
+    /// The target is another, in use, or was written to.
+    pub fn seal(&mut self) -> Result<Option<&'static str>, TargetError> {
+        self.must_be_unchanged()?;
+        self.must_be_still_unused()?;
+        let mut remark = None;
+        if let (Thing::Image, Some(claim)) = (&self.thing, &self.claim) {
+            // A lease needs ours to be the only open file description.
+            self.file = claim.file().try_clone().map_err(|cause| self.failed("duplicating its descriptor", cause))?;
+            match sys::lease(&self.file) {
+                Ok(()) => self.leased = true,
+                Err(error) if error.raw_os_error() == Some(nix::libc::EAGAIN) => {
+                    return Err(self.in_use(vec![User { node: self.path.clone(), by: Use::Unseen }]));
+                }
+                // Somebody else's file, or a filesystem without leases.
+                Err(_) => {
+                    remark = Some(
+                        "the kernel gives no lease on this image, so who opens it meanwhile is looked for once a second only",
+                    );
+                }
+            }
+        }
+        if self.writes_now() != self.writes {
+            return Err(self.changed("somebody has written to it since it was read"));
+        }
+        Ok(remark)
+    }
+
+    /// An error when the target is not what it was, or somebody waits to open the image. Cheap enough to be asked
+    /// before every command.
+    pub fn must_be_undisturbed(&self) -> Result<(), TargetError> {
+        self.must_be_unchanged()?;
+        if self.leased && !sys::is_leased(&self.file) {
+            let users = self.settled_users(true).into_iter().filter(|user| user.forbids(true)).collect::<Vec<_>>();
+            let unseen = vec![User { node: self.path.clone(), by: Use::Unseen }];
+            return Err(self.in_use(if users.is_empty() { unseen } else { users }));
+        }
+        Ok(())
+    }
+
+    fn in_use(&self, users: Vec<User>) -> TargetError {
+        TargetError::InUse { path: self.path.clone(), users }
+    }
+
     /// Writes back and drops what the kernel has cached of this node, its whole disk, and the disk's partitions when
     /// the target is the disk: no answer may come from a cache.
     pub fn drop_caches(&self) -> Result<(), TargetError> {
@@ -133,12 +208,18 @@ impl Target {
         let is_image = self.thing == Thing::Image;
         let users = self.settled_users(self.claim.is_some());
         let users: Vec<User> = users.into_iter().filter(|user| user.forbids(is_image)).collect();
-        if users.is_empty() { Ok(()) } else { Err(TargetError::InUse { path: self.path.clone(), users }) }
+        if users.is_empty() { Ok(()) } else { Err(self.in_use(users)) }
     }
 
     pub(super) fn must_be_unused(&self) -> Result<(), TargetError> {
         let is_image = self.thing == Thing::Image;
         let users: Vec<User> = self.users.iter().filter(|user| user.forbids(is_image)).cloned().collect();
-        if users.is_empty() { Ok(()) } else { Err(TargetError::InUse { path: self.path.clone(), users }) }
+        if users.is_empty() { Ok(()) } else { Err(self.in_use(users)) }
     }
+}
+
+/// Field 7 of a block device's `stat` (Documentation/block/stat.rst). Pass-through commands do not count, discards have
+/// fields of their own.
+fn sectors_written(sysfs: &Path) -> Option<u64> {
+    std::fs::read_to_string(sysfs.join("stat")).ok()?.split_whitespace().nth(6)?.parse().ok()
 }

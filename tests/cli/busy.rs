@@ -1,10 +1,12 @@
 //! Images that somebody else uses.
 
+use crate::PROGRAM;
 use crate::images::backing::Snapshot;
-use crate::images::{Said, ext4, said, text};
+use crate::images::{Said, ext4, plan_of, said, text};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A program that holds an image in some way until it is dropped.
 struct Holder(Child);
@@ -80,7 +82,56 @@ fn locks_on_the_open_file_are_refused() {
     refused_while("O_RDWR", &lock("F_RDLCK", 100));
 }
 
+/// A mapping outlives the descriptor that it was made from.
 #[test]
-fn a_mapped_image_is_refused_though_no_descriptor_is_left() {
-    refused_while("O_RDWR", "area = mmap.mmap(fd, 4096)\nos.close(fd)");
+fn an_image_that_is_only_mapped_is_refused() {
+    refused_while(
+        "O_RDWR",
+        "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.mmap.restype = ctypes.c_void_p\n\
+         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]\n\
+         place = libc.mmap(None, 4096, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)\n\
+         assert place != ctypes.c_void_p(-1).value\nos.close(fd)",
+    );
+}
+
+/// Starts a slow run, does something to the image once its first command is in the log, and gives the run's end.
+fn disturbed(image: &Path, disturb: impl FnOnce()) -> (Said, Vec<(u64, u64)>) {
+    let plan = plan_of(image, &[]);
+    let log = image.with_extension("log");
+    let args = ["trim", "--yes", "--max-rate", "2M", "--log", text(&log), text(image)];
+    let run = Command::new(PROGRAM).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let run = run.expect("coldtrim runs");
+    let started = Instant::now();
+    while !std::fs::read(&log).is_ok_and(|lines| lines.contains(&b'\n')) {
+        assert!(started.elapsed() < Duration::from_secs(60), "no command was sent");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    disturb();
+    (Said::from(run.wait_with_output().expect("an end")), plan)
+}
+
+/// Nothing keeps others from opening an image, but it is noticed before they can read a byte of it.
+#[test]
+fn an_image_that_is_opened_during_the_run_ends_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let before = Snapshot::take(&image);
+    let (run, plan) = disturbed(&image, || {
+        drop(std::fs::OpenOptions::new().read(true).write(true).open(&image).expect("it can be opened"));
+        let now = Snapshot::take(&image);
+        // Whoever has it open finds nothing going on any more.
+        std::thread::sleep(Duration::from_millis(300));
+        now.assert_untouched();
+    });
+    run.expect(5, &["in use", "open in", "discarded:"]);
+    before.assert_kept_outside(&plan);
+}
+
+#[test]
+fn an_image_of_another_size_during_the_run_ends_it_with_true_words() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let (run, _) = disturbed(&image, || nix::unistd::truncate(&image, 4 << 20).expect("it can be cut"));
+    run.expect(5, &["in use", "not shown"]);
+    assert!(!run.out.contains("nothing was sent"), "{run:#?}");
 }

@@ -132,3 +132,61 @@ fn nobody_to_tell_is_no_panic() {
         assert!(matches!(status.code(), Some(0 | 1)), "{args:?}: {status}");
     }
 }
+
+/// Zero means "done, and told".
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let cases: &[&[&str]] = &[
+        &["trim", "-n", "--json"],
+        &["trim", "-n"],
+        &["map"],
+        &["map", "--json"],
+        &["map", "--format", "ranges"],
+        &["trim", "--yes", "--json"],
+    ];
+    for args in cases {
+        let run = Command::new(PROGRAM).args(*args).arg(&image).stdout(full()).output().expect("coldtrim runs");
+        let words = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(1), "{args:?}: {words}");
+        assert!(words.contains("No space left"), "{args:?}: {words}");
+    }
+}
+
+/// The volume is done, the log is not whole: not "done, all of it".
+#[test]
+fn a_log_on_a_full_disk_is_told_by_the_exit_code() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let log = folder.path().join("log");
+    // A limit on the size of files is as good as a full disk; the signal that comes with it is not wanted.
+    let command =
+        format!("trap '' XFSZ; ulimit -f 0; exec {PROGRAM} trim --yes --json --log {} {}", text(&log), text(&image));
+    let run = Command::new("bash").args(["-c", &command]).output().expect("bash runs");
+    let words = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert_eq!(run.status.code(), Some(5), "{words}");
+    assert!(words.contains("the log is not complete"), "{words}");
+}
+
+#[test]
+fn a_name_is_shown_without_what_a_terminal_would_obey() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("a\u{1b}[31m\n0 4096\u{202e}.img");
+    std::fs::copy(ext4(folder.path(), "a.img"), &image).expect("a copy");
+    let nothing = format!("{}\u{1b}]0;", text(&image));
+    for args in [
+        &["map", text(&image)][..],
+        &["map", "--format", "ddrescue", text(&image)],
+        &["trim", "--yes", text(&image)],
+        &["map", &nothing],
+    ] {
+        let run = said(args);
+        let all = format!("{}{}", run.out, run.err);
+        assert!(
+            !all.contains('\u{1b}') && !all.contains('\u{202e}') && !all.contains("\n0 4096"),
+            "{args:?}: {run:#?}"
+        );
+    }
+}

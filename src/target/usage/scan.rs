@@ -22,16 +22,13 @@ impl Wanted {
         }
     }
 
-    /// The node or image that this file is.
-    fn file(&self, metadata: &Metadata) -> Option<&Path> {
-        use std::os::unix::fs::FileTypeExt;
+    /// The node or image that this path leads to, whatever it is called: a node may be made anywhere.
+    fn file(&self, path: &Path) -> Option<&Path> {
+        let seen = sys::seen(path).ok()?;
         match self {
-            Self::Nodes(_) if metadata.file_type().is_block_device() => {
-                self.node(DeviceNumber::from_raw(metadata.rdev()))
-            }
-            Self::Nodes(_) => None,
+            Self::Nodes(_) => self.node(DeviceNumber::from_raw(seen.block?)),
             Self::Image { path, device, inode } => {
-                (metadata.dev() == *device && metadata.ino() == *inode).then_some(path.as_path())
+                (seen.device == *device && seen.inode == *inode).then_some(path.as_path())
             }
         }
     }
@@ -162,7 +159,7 @@ fn swaps(roots: &Roots, wanted: &Wanted) -> Vec<User> {
         let path = unescaped(line.split_whitespace().next()?);
         let node = match wanted {
             Wanted::Nodes(_) => wanted.node(number_of_node(roots, &path)?)?,
-            Wanted::Image { .. } => wanted.file(&std::fs::metadata(&path).ok()?)?,
+            Wanted::Image { .. } => wanted.file(Path::new(&path))?,
         };
         Some(User { node: node.to_owned(), by: Use::Swap })
     };
@@ -214,10 +211,32 @@ fn by_path<'a>(roots: &Roots, backing: &str, wanted: &'a Wanted) -> Option<&'a P
     }
 }
 
-/// Programs that have the node or image open. Only root sees those of other users.
+/// Programs that have the node or image open. Only root sees those of other users ([`unseen`] counts them).
 fn openers(roots: &Roots, wanted: &Wanted) -> Vec<User> {
-    let own = std::process::id();
-    processes(roots).into_iter().filter(|id| *id != own).flat_map(|id| open_in(roots, id, wanted)).collect()
+    let others = processes(roots).into_iter().filter(|id| *id != std::process::id());
+    others.flat_map(|id| open_in(roots, id, wanted).into_iter().chain(mapped_in(roots, id, wanted))).collect()
+}
+
+/// The number of processes whose open files are not shown to us.
+pub(in crate::target) fn unseen(roots: &Roots) -> usize {
+    let is_closed = |id: &u32| {
+        let files = std::fs::read_dir(roots.proc.join(id.to_string()).join("fd"));
+        files.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    processes(roots).iter().filter(|id| is_closed(id)).count()
+}
+
+/// Programs that can write by a mapping, whose descriptor may be closed long since (proc_pid_maps(5)).
+fn mapped_in(roots: &Roots, id: u32, wanted: &Wanted) -> Option<User> {
+    let directory = roots.proc.join(id.to_string());
+    let maps = std::fs::read(directory.join("maps")).unwrap_or_default();
+    let maps = String::from_utf8_lossy(&maps);
+    let mut shared = maps.lines().filter_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        rest.get(..4).is_some_and(|rights| rights.contains('w') && rights.ends_with('s')).then_some(range)
+    });
+    let node = shared.find_map(|range| wanted.file(&directory.join("map_files").join(range)))?.to_owned();
+    Some(User { node, by: Use::Open { process: process(roots, id), writes: true } })
 }
 
 fn open_in(roots: &Roots, id: u32, wanted: &Wanted) -> Vec<User> {
@@ -225,42 +244,71 @@ fn open_in(roots: &Roots, id: u32, wanted: &Wanted) -> Vec<User> {
     let descriptors = entries(&directory.join("fd"));
     let of_one = |descriptor: &String| {
         let link = directory.join("fd").join(descriptor);
-        // Sockets, pipes and the like have no path. Files on a server that is gone would hang a stat, so the inode
-        // number is compared first.
-        let path = std::fs::read_link(&link).ok().filter(|path| path.is_absolute())?;
+        let node = wanted.file(&link)?.to_owned();
         let info = std::fs::read_to_string(directory.join("fdinfo").join(descriptor)).unwrap_or_default();
-        if !may_be(&info, &path, roots, wanted) {
-            return None;
-        }
-        let node = wanted.file(&std::fs::metadata(&link).ok()?)?.to_owned();
-        let writes = info_number(&info, "flags:", 8).is_none_or(|flags| flags & 3 != 0);
+        let writes = open_flags(&info).is_none_or(|flags| flags & 3 != 0);
         Some(User { node, by: Use::Open { process: process(roots, id), writes } })
     };
     descriptors.iter().filter_map(of_one).collect()
 }
 
-/// A number in an fdinfo file (proc_pid_fdinfo(5)): `flags:` is octal, `ino:` decimal.
-fn info_number(info: &str, name: &str, radix: u32) -> Option<u64> {
-    let value = info.lines().find_map(|line| line.strip_prefix(name))?;
-    u64::from_str_radix(value.trim(), radix).ok()
+/// The flags in an fdinfo file (proc_pid_fdinfo(5)), which are octal.
+fn open_flags(info: &str) -> Option<u64> {
+    let value = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    u64::from_str_radix(value.trim(), 8).ok()
 }
 
-fn may_be(info: &str, path: &Path, roots: &Roots, wanted: &Wanted) -> bool {
-    match wanted {
-        Wanted::Nodes(_) => path.starts_with("/dev") || path.starts_with(&roots.dev),
-        Wanted::Image { inode, .. } => info_number(info, "ino:", 10).is_none_or(|found| found == *inode),
-    }
-}
-
-/// The process that holds a lock on a file according to /proc/locks, where the kernel tells one.
-pub(in crate::target) fn lock_owner(roots: &Roots, metadata: &Metadata) -> Option<Process> {
-    let number = DeviceNumber::from_raw(metadata.dev());
-    let place = format!("{:02x}:{:02x}:{}", number.major, number.minor, metadata.ino());
-    let table = std::fs::read_to_string(roots.proc.join("locks")).ok()?;
-    let owner = table.lines().filter(|line| line.contains(&place)).find_map(|line| {
+/// The locks of others on a file according to /proc/locks, each with its owner where the kernel tells one.
+fn locks(roots: &Roots, device: u64, inode: u64) -> Vec<Option<Process>> {
+    let number = DeviceNumber::from_raw(device);
+    let place = format!("{:02x}:{:02x}:{inode}", number.major, number.minor);
+    let table = std::fs::read_to_string(roots.proc.join("locks")).unwrap_or_default();
+    let of_line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let at = fields.iter().position(|field| *field == place)?;
-        fields.get(at.checked_sub(1)?)?.parse::<u32>().ok()
-    })?;
-    (owner != std::process::id()).then(|| process(roots, owner))
+        // Locks of an open file description belong to no process (-1).
+        Some(fields.get(at.checked_sub(1)?)?.parse::<u32>().ok())
+    };
+    let owners = table.lines().filter_map(of_line).filter(|owner| *owner != Some(std::process::id()));
+    owners.map(|owner| owner.map(|id| process(roots, id))).collect()
+}
+
+/// The process that holds a lock on a file, where the kernel tells one.
+pub(in crate::target) fn lock_owner(roots: &Roots, metadata: &Metadata) -> Option<Process> {
+    locks(roots, metadata.dev(), metadata.ino()).into_iter().flatten().next()
+}
+
+/// What a loop device stands on.
+pub(super) enum Backing {
+    /// A block device.
+    Device(DeviceNumber),
+    /// A file.
+    File(Wanted),
+}
+
+/// What the loop device of this name stands on; the ioctl knows the file itself, whatever its name leads to by now.
+pub(super) fn backing(roots: &Roots, name: &str, node: &Path) -> Option<Backing> {
+    let path = text(&roots.sys.join("block").join(name), "loop/backing_file")?;
+    let path = PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(&path));
+    let (device, inode, block) = match File::open(node).and_then(|file| sys::loop_info(&file)) {
+        Ok(info) => (info.device, info.inode, Some(info.rdevice).filter(|number| *number != 0)),
+        Err(_) => {
+            let seen = sys::seen(&path).ok()?;
+            (seen.device, seen.inode, seen.block)
+        }
+    };
+    Some(match block {
+        Some(number) => Backing::Device(DeviceNumber::from_raw(number)),
+        None => Backing::File(Wanted::Image { path, device, inode }),
+    })
+}
+
+/// Who uses the file behind a loop device.
+pub(super) fn of_backing_file(roots: &Roots, wanted: &Wanted) -> Vec<User> {
+    let mut users = of_nodes(roots, wanted);
+    if let Wanted::Image { path, device, inode } = wanted {
+        let locked = locks(roots, *device, *inode).into_iter();
+        users.extend(locked.map(|owner| User { node: path.clone(), by: Use::Locked(owner) }));
+    }
+    users
 }

@@ -6,6 +6,7 @@
 use super::geometry::{u16_at, u32_at};
 use super::inodes::{Inode, Part, Walker};
 use crate::error::ParseError;
+use crate::text::printable_name;
 use crate::units::{ByteRange, Overflow};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -100,15 +101,11 @@ fn block_entries(block: &[u8], visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) 
         let length = if length == 0 || length == 65535 { rest.len() } else { length };
         let name_end = usize::from(rest.get(6).copied().unwrap_or(0)).saturating_add(8);
         let name = rest.get(8..name_end).ok_or(Overflow("a directory entry"))?;
-        if inode != 0 && name != b"." && name != b".." && visit(Entry { inode, name: printable(name) }).is_break() {
+        if inode != 0 && name != b"." && name != b".." && visit(Entry { inode, name: printable_name(name) }).is_break()
+        {
             return Ok(ControlFlow::Break(()));
         }
         rest = rest.get(length.max(8)..).unwrap_or_default();
     }
     Ok(ControlFlow::Continue(()))
-}
-
-/// A name that is safe on a terminal.
-fn printable(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -4,6 +4,7 @@
 use super::table::{Table, read, u16_at, u32_at};
 use crate::error::{Mismatch, ParseError};
 use crate::source::Source;
+use crate::text::printable_name;
 use crate::units::Overflow;
 
 /// Where the addresses in an inode begin, and how many there are at most.
@@ -82,7 +83,7 @@ impl Node {
     fn name(&self) -> Result<(u32, String), Overflow> {
         let len = usize::try_from(u32_at(&self.bytes, 88)?).unwrap_or(0).min(255);
         let name = self.bytes.get(92..).and_then(|rest| rest.get(..len)).ok_or(Overflow("a name"))?;
-        Ok((u32_at(&self.bytes, 84)?, printable(name)))
+        Ok((u32_at(&self.bytes, 84)?, printable_name(name)))
     }
 }
 
@@ -131,9 +132,4 @@ impl Owner<'_> {
         }
         Err(Overflow("a path with too many folders").into())
     }
-}
-
-/// A name that is safe on a terminal.
-fn printable(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -8,6 +8,7 @@ use super::geometry::{u8_at, u16_at, u32_at, u64_at};
 use super::groups::Walker;
 use super::inodes::{Inode, Kept};
 use crate::error::ParseError;
+use crate::text::printable_name;
 use crate::units::{Overflow, from_usize};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -50,7 +51,7 @@ fn search(walker: &Walker<'_>, wanted: u64) -> Result<Option<String>, ParseError
         }
         let mut found = None;
         entries(walker, &directory, &mut |inode, name| {
-            let below = format!("{path}/{}", printable(name));
+            let below = format!("{path}/{}", printable_name(name));
             if inode == wanted {
                 found = Some(below);
                 return ControlFlow::Break(());
@@ -135,9 +136,4 @@ fn in_block(walker: &Walker<'_>, block: &[u8], visit: &mut Entry<'_>) -> Result<
         at = name_at.saturating_add(name_len).saturating_add(kind).saturating_add(2).next_multiple_of(8);
     }
     Ok(ControlFlow::Continue(()))
-}
-
-/// A name that is safe on a terminal.
-fn printable(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
