@@ -337,7 +337,7 @@ fn root_users_of_the_file_behind_a_loop_device_are_named() {
     tool_ok("losetup", &["-d", &second]);
     let by = Use::Loop(second.trim_start_matches("/dev/").to_owned());
     for found in [found, part] {
-        assert_eq!(uses(found), [by.clone()]);
+        assert_eq!(uses(found), std::slice::from_ref(&by));
     }
     let by = Use::Loop(disk.node.trim_start_matches("/dev/").to_owned());
     assert!(uses(stacked).contains(&by), "two storeys down");
