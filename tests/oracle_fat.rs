@@ -392,6 +392,35 @@ fn refusals() {
     }
 }
 
+/// A wrong number of sectors in a cluster moves every file. Where FAT32 has no copy of its boot sector, as in FAT12 and
+/// FAT16, only the lengths of the FAT and of the chains tell; no directory is there to tell by its first entry.
+#[test]
+fn a_wrong_cluster_size_is_refused() {
+    for (bits, size, right) in [("12", "4M", 4_u8), ("16", "64M", 4), ("32", "64M", 1)] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (image, file) = (folder.path().join("image"), folder.path().join("file"));
+        let (name, from) = (image.to_str().expect("a UTF-8 path"), file.to_str().expect("a UTF-8 path"));
+        tool_ok("truncate", &["-s", size, name]);
+        let mut make = vec!["-F", bits, "-s", if right == 1 { "1" } else { "4" }, name];
+        if bits == "32" {
+            make.splice(..0, ["-b", "0"]);
+        }
+        tool_ok("mkfs.fat", &make);
+        for number in 0..9 {
+            std::fs::write(&file, vec![0x5A; 3000 + number * 2500]).expect("a file");
+            tool_ok("mcopy", &["-i", name, from, &format!("::{number}")]);
+        }
+        map_ranges(&image);
+        for wrong in (0..8).map(|k| 1 << k).filter(|wrong| *wrong != right) {
+            let open = || std::fs::File::options().write(true).open(&image).expect("the image");
+            open().write_all_at(&[wrong], 13).expect("a write");
+            let output = coldtrim(&["map", name]);
+            assert_eq!(output.status.code(), Some(3), "FAT{bits}, {wrong} instead of {right}: {output:?}");
+            open().write_all_at(&[right], 13).expect("a write");
+        }
+    }
+}
+
 /// The little-endian number of `len` bytes at byte `at` of the image.
 fn read_number(volume: &Volume, at: u64, len: usize) -> u64 {
     let mut bytes = vec![0; len];

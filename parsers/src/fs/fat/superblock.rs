@@ -5,7 +5,7 @@ use super::{FatError, Kind};
 use crate::error::{Mismatch, ParseError};
 use crate::free_map::Grid;
 use crate::source::{Source, read_struct, read_vec};
-use crate::units::{BlockSize, add, mul, sub};
+use crate::units::{BlockSize, add, div_up, mul, sub};
 use zerocopy::FromBytes;
 
 /// BitLocker To Go dresses as FAT32; this GUID at byte 424 gives it away.
@@ -219,10 +219,19 @@ fn kind(clusters: u64, raw: &RawBootSector, tail: &Tail) -> Result<Kind, ParseEr
     Ok(by_count)
 }
 
+/// Bytes that a FAT may have too many in any case: 8 sectors of the smallest size.
+const SLACK: u64 = 8 * 512;
+
 fn check_room(kind: Kind, clusters: u64, fat_bytes: u64) -> Result<(), ParseError> {
     let needed = kind.fat_bytes(add(clusters, 2, "the number of FAT entries")?)?;
     if needed > fat_bytes {
         return Err(bad(0x16, "bytes in a FAT", format!("at least {needed} for {clusters} clusters"), fat_bytes));
+    }
+    // fatgen103, "FAT Volume Initialization": its own formula wastes up to 8 sectors. Twice as much is what a wrong
+    // cluster size looks like.
+    let most = add(needed, div_up(needed, 2, "the room in a FAT")?, "the room in a FAT")?.saturating_add(SLACK);
+    if fat_bytes > most {
+        return Err(bad(0x0D, "bytes in a FAT", format!("at most {most} for {clusters} clusters"), fat_bytes));
     }
     Ok(())
 }

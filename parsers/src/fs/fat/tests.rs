@@ -374,6 +374,8 @@ fn the_witness_convicts() {
         (|d| d.link(4, 9), "marked bad"),
         (|d| d.link(4, 9999), "does not exist"),
         (|d| d.link(6, 0x0FFF_FFFF), "do not fit into the 1024 bytes"),
+        (|d| d.link(5, 10), "2048 bytes goes on behind its 1500 bytes"),
+        (|d| d.bytes[d.root + 32 + 29] = 1, "1536 bytes goes on behind its 476 bytes"),
         (|d| d.bytes[d.root + 32 + 26] = 0, "do not fit into the 0 bytes"),
         (|d| d.bytes[d.root + 64 + 26] = 0, "first cluster 0 does not exist"),
         (|d| d.bytes[d.root + 64 + 26] = 8, "its entries . and .."),

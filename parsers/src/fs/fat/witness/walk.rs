@@ -1,7 +1,7 @@
 //! The complete witness: every directory, every chain, cluster by cluster.
 //!
 //! Each cluster may have one owner; a second one (a cycle, a cross-link) is damage. A chain must be as long as the
-//! file's size says. What cannot be understood is an error, never skipped, because here nothing else would notice.
+//! file's size says: where it is longer or shorter, the cluster size may be another than the boot sector states. What cannot be understood is an error, never skipped, because here nothing else would notice.
 
 use super::directory::{Entry, Slot, entry, name};
 use super::shape::{Link, Shape};
@@ -251,7 +251,7 @@ struct Reading {
     long: Vec<Slot>,
 }
 
-/// Claims a file's chain. An empty file may have one, too.
+/// Claims a file's chain, which must have just the clusters that the file's size needs. An empty file has none.
 fn file(
     source: &dyn Source,
     shape: &Shape,
@@ -266,6 +266,10 @@ fn file(
     };
     if len < u64::from(size) {
         return Err(format!("its {size} bytes do not fit into the {len} bytes of its chain"));
+    }
+    let needed = u64::from(size).checked_next_multiple_of(shape.cluster_len);
+    if needed != Some(len) {
+        return Err(format!("its chain of {len} bytes goes on behind its {size} bytes"));
     }
     Ok(())
 }
