@@ -348,6 +348,14 @@ fn the_witness_convicts() {
         (|d| d.link(6, 5), "/FILE: its cluster 5 already has an owner"),
         (|d| d.link(6, 0), "/FILE: its chain breaks off at cluster 6"),
         (|d| d.link(7, 0xFFFF_FFFF), "need 3 clusters, its chain has 2"),
+        (
+            |d| {
+                d.link(6, 10);
+                d.link(10, u32::MAX);
+                d.mark(10, true);
+            },
+            "need 3 clusters, its chain goes on: it has 4",
+        ),
         (|d| d.write(8, &set("IN", false, 15, 1000, true)), "/DIR/IN is free"),
         (|d| d.write(8, &set("IN", false, 4203, 1100, true)), "/DIR/IN is free"),
         (|d| d.write(8, &set("IN", false, 12, 1 << 40, true)), "/DIR/IN is free"),

@@ -88,6 +88,10 @@ impl Clusters<'_> {
         if count < needed {
             return Err(format!("its {} bytes need {needed} clusters, its chain has {count}", place.len));
         }
+        // The root directory has no length of its own.
+        if place.len > 0 && count > needed {
+            return Err(format!("its {} bytes need {needed} clusters, its chain goes on: it has {count}", place.len));
+        }
         Ok(count.saturating_mul(self.shape.cluster_len))
     }
 
