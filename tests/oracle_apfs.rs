@@ -208,18 +208,25 @@ fn mkapfs_equals_python_and_apfsck() {
     }
 }
 
+const CARRIED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/apfs/01-demo");
+
+/// The bytes of the container that the Linux driver filled.
+fn carried() -> Vec<u8> {
+    tool("gzip", &["-dc", &format!("{CARRIED}/image.gz")]).stdout
+}
+
 /// The container that the Linux driver filled: both witnesses read it, and see every extent that the manifest has.
 #[test]
 fn the_drivers_container_equals_its_fixture() {
-    let folder = format!("{}/fixtures/apfs/01-demo", env!("CARGO_MANIFEST_DIR"));
     let work = tempfile::tempdir().expect("a temporary folder");
     let image = work.path().join("apfs.img");
-    let bytes = tool("gzip", &["-dc", &format!("{folder}/image.gz")]).stdout;
+    let bytes = carried();
     std::fs::write(&image, &bytes).expect("an image");
-    let expected = parse_ranges(&std::fs::read_to_string(format!("{folder}/free.ranges")).expect("free.ranges"));
+    let record = |name| std::fs::read_to_string(format!("{CARRIED}/{name}"));
+    let expected = parse_ranges(&record("free.ranges").expect("free.ranges"));
     assert_eq!(map_ranges(&image), expected);
     assert_eq!(python(&image), expected);
-    let manifest = std::fs::read_to_string(format!("{folder}/manifest.json")).expect("manifest.json");
+    let manifest = record("manifest.json").expect("manifest.json");
     assert_eq!(tool_ok("python3", &[&script("apfs_files.py"), text(&image)]), manifest);
     let (extents, crate_reads) = hear_witnesses(&bytes, &read(&bytes).expect("a good container"), "the fixture");
     assert!(extents > 20 && crate_reads, "{extents} extents");
@@ -233,6 +240,30 @@ fn an_unclean_container_is_refused() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(output.stdout.is_empty() && said.contains("not cleanly unmounted"), "{said}");
+}
+
+/// The newest superblock lost, and block 0 an older copy: the checkpoint before looks like a clean end, but what it
+/// calls free is not what is free now.
+#[test]
+fn an_older_checkpoint_is_not_believed() {
+    let good = carried();
+    let number = |at: usize| u64::from_le_bytes(good[at..at + 8].try_into().expect("8 bytes"));
+    let (first, count) = (number(0x70) as usize, good[0x68] as usize);
+    let mut superblocks: Vec<(u64, usize)> = (first..first + count)
+        .map(|block| block * 4096)
+        .filter(|at| good[at + 24..at + 28] == SUPERBLOCK.to_le_bytes())
+        .map(|at| (number(at + 16), at))
+        .collect();
+    superblocks.sort_unstable();
+    let [.., (_, older), (newest, lost)] = superblocks[..] else { panic!("{superblocks:?}") };
+    assert_eq!(newest, number(16), "the container is clean");
+    assert!(read(&good).expect("a good container").is_usable());
+    let mut bytes = good.clone();
+    bytes.copy_within(older..older + 4096, 0);
+    bytes[lost..lost + 4096].fill(0);
+    let found = read(&bytes);
+    let said = found.map(|volume| (volume.is_usable(), format!("{:?}", volume.findings)));
+    assert!(matches!(&said, Ok((false, words)) if words.contains("without its superblock")), "{said:?}");
 }
 
 /// Ten TB with hardly anything in it: what is read is the container's own structure and little else.

@@ -151,7 +151,30 @@ impl<'a> Checkpoint<'a> {
         let mut found =
             Self { blocks, superblock: newest.superblock, descriptors, data, mappings: BTreeMap::new(), unclean };
         found.read_maps(newest.block)?;
+        if found.unclean.is_none() {
+            found.unclean = found.unfinished()?;
+        }
         Ok(found)
+    }
+
+    /// The next checkpoint begins where the superblock says, with a map of the next transaction. Where that lies
+    /// already, its superblock is missing: it was never written (a crash), or it was lost, and what is free is another.
+    fn unfinished(&self) -> Result<Option<String>, ParseError> {
+        let (raw, next) = (&self.superblock.raw, self.superblock.raw.nx_next_xid.get());
+        let index = u64::from(raw.nx_xp_desc_next.get());
+        let last = sub(self.descriptors.count, 1, "an index")?;
+        at_most(self.superblock.at, "checkpoint: index of the next descriptor", last, index)?;
+        let Some(block) = self.descriptors.block(index) else { return Ok(None) };
+        let map = match self.blocks.object(block, "checkpoint map") {
+            Ok(map) if map.header.o_type.get() == kind::CHECKPOINT_MAP && map.header.o_xid.get() == next => map,
+            Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+            Ok(_) | Err(_) => return Ok(None), // of a checkpoint that is over
+        };
+        Ok(Some(format!(
+            "container was not cleanly unmounted: checkpoint map at byte {}: expected none younger than transaction {}, \
+             found one of transaction {next} without its superblock",
+            map.at, self.superblock.xid
+        )))
     }
 
     fn read_maps(&mut self, superblock: u64) -> Result<(), ParseError> {
