@@ -399,6 +399,22 @@ fn cleared_bits_of_the_bitmap() {
     assert_eq!(counts.len(), 2, "system files by the reader, files by a witness");
 }
 
+/// ntfs-3g keeps no log: torn away before it has written `$Bitmap`, it leaves an erased log and a volume that looks to be in
+/// order. Then the files themselves are asked, without a word from the user.
+#[test]
+fn a_bitmap_that_was_not_written_is_refused_where_the_log_is_erased() {
+    let folder = folder();
+    let mut rng = Rng(seed("a_bitmap_that_was_not_written"));
+    let image = small(folder.path(), &mut rng);
+    let before = ntfscat(&image, "6");
+    let bytes = fs::read(&image).expect("the image");
+    let bitmap = bytes.windows(100).position(|window| *window == before[..100]).expect("$Bitmap") as u64;
+    assert!(put_file(&image, "late", &content(&mut rng, 50_000)));
+    map_ranges(&image);
+    fs::File::options().write(true).open(&image).and_then(|file| file.write_all_at(&before, bitmap)).expect("a write");
+    assert_refused(&image, "/late");
+}
+
 fn ntfscat(image: &Path, record: &str) -> Vec<u8> {
     tool("ntfscat", &["-f", "-i", record, text(image)]).stdout
 }

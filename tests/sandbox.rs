@@ -93,6 +93,7 @@ fn honest(layer: &Layer<'_>) -> Node {
         }
     }
     let volume = Volume {
+        needs_witness: false,
         format: "test".to_owned(),
         label: None,
         uuid: None,

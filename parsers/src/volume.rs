@@ -18,6 +18,9 @@ pub struct Volume {
     pub block_size: u64,
     /// What the filesystem's own allocation structure calls free. Empty when a finding made it pointless to look.
     pub free: FreeMap,
+    /// True where neither a journal nor a checksum protects the map, so that a complete witness is heard by default and
+    /// its absence is a refusal.
+    pub needs_witness: bool,
     /// Everything that speaks against using the map, or is worth saying about it.
     pub findings: Vec<Finding>,
 }

@@ -148,7 +148,7 @@ pub struct TargetArgs {
     /// Read the volume a second time, file by file, and refuse if a file's data is called free
     #[arg(long, overrides_with = "no_witness")]
     pub witness: bool,
-    /// No second reading, also where it is the default (FAT, exFAT, HFS+)
+    /// No second reading, also where it is the default (FAT, exFAT, HFS+, and NTFS with an erased log)
     #[arg(long)]
     pub no_witness: bool,
     /// Consent to a named loss (repeatable); the refusal that it lifts says which and what may be lost

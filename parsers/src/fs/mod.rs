@@ -39,12 +39,6 @@ pub trait Format: Sync {
     fn witnesses(&self) -> &'static [&'static dyn Witness] {
         &[]
     }
-
-    /// True where neither a journal nor a checksum protects the map, so that a complete witness is heard by default
-    /// and its absence is a refusal.
-    fn needs_witness(&self) -> bool {
-        false
-    }
 }
 
 /// Every format that can be trimmed, in the order shown to the user.

@@ -125,7 +125,7 @@ fn read_volume(
     let wanted = |witness: &dyn Witness| match options.witness {
         WitnessMode::Always => true,
         // The partial ones add time, and nothing that a complete one would not see.
-        WitnessMode::WhereNeeded => format.needs_witness() && witness.is_complete(),
+        WitnessMode::WhereNeeded => volume.needs_witness && witness.is_complete(),
         WitnessMode::Never => false,
     };
     let testimony: Vec<Testimony> = if volume.is_usable() {
@@ -134,7 +134,7 @@ fn read_volume(
     } else {
         Vec::new()
     };
-    volume.findings.extend(verdicts(format, &testimony));
+    volume.findings.extend(verdicts(format, volume.needs_witness, &testimony));
     Content::Volume { volume: Box::new(volume), testimony }
 }
 
@@ -161,7 +161,7 @@ fn expectation(volume: &Volume, format: &dyn Format, options: &Options) -> Optio
 }
 
 /// What follows from the testimony: a clash forbids everything, silence forbids where a witness is needed.
-fn verdicts(format: &dyn Format, testimony: &[Testimony]) -> Vec<Finding> {
+fn verdicts(format: &dyn Format, needed: bool, testimony: &[Testimony]) -> Vec<Finding> {
     let complete = |name: &str| format.witnesses().iter().any(|w| w.name() == name && w.is_complete());
     testimony
         .iter()
@@ -170,12 +170,10 @@ fn verdicts(format: &dyn Format, testimony: &[Testimony]) -> Vec<Finding> {
                 format!("{range} belong to {owner} (says {witness}), but the allocation structure calls them free"),
                 format.checker(),
             )),
-            Testimony::Absent { witness, reason } if format.needs_witness() && complete(witness) => {
-                Some(Finding::refusal(
-                    format!("the second reading of the volume failed ({witness}: {reason})"),
-                    format.checker(),
-                ))
-            }
+            Testimony::Absent { witness, reason } if needed && complete(witness) => Some(Finding::refusal(
+                format!("the second reading of the volume failed ({witness}: {reason})"),
+                format.checker(),
+            )),
             Testimony::Absent { witness, reason } => {
                 Some(Finding::warning(format!("witness {witness} could not read the volume: {reason}")))
             }

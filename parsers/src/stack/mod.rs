@@ -36,7 +36,7 @@ pub struct Layer<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WitnessMode {
-    /// The complete ones, where nothing else protects the map (`needs_witness` of the format).
+    /// The complete ones, where nothing else protects the map (`needs_witness` of the volume).
     #[default]
     WhereNeeded,
     /// Every one that a format has.

@@ -70,6 +70,7 @@ impl Format for Apfs {
             size: free.grid().end(),
             block_size: free.grid().block().bytes(),
             free,
+            needs_witness: false,
             findings,
         })
     }

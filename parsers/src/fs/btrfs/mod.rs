@@ -73,6 +73,7 @@ impl Format for Btrfs {
             size: own.device.total_bytes.get(),
             block_size: own.sector.bytes(),
             free,
+            needs_witness: false,
             findings,
         })
     }

@@ -82,6 +82,7 @@ impl Format for Exfat {
             size: geometry.size,
             block_size: geometry.grid.block().bytes(),
             free: map.finish(DeclaredFree::Unknown)?,
+            needs_witness: true,
             findings,
         })
     }
@@ -92,10 +93,6 @@ impl Format for Exfat {
 
     fn witnesses(&self) -> &'static [&'static dyn Witness] {
         &[&witness::ExfatWalk]
-    }
-
-    fn needs_witness(&self) -> bool {
-        true
     }
 }
 

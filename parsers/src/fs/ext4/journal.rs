@@ -211,6 +211,7 @@ pub fn external_volume(raw: RawSuperBlock, features: Features) -> Result<Volume,
         size: mul(blocks, block.bytes(), "the size of a journal device")?,
         block_size: block.bytes(),
         free: FreeMap::nothing(Grid::new(0, block, blocks)?),
+        needs_witness: false,
         findings: vec![Finding::warning(
             "this is the external journal of another ext3 or ext4 volume: nothing on it is free",
         )],

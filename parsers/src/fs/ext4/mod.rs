@@ -102,6 +102,7 @@ impl Format for Ext4 {
             size,
             block_size: superblock.block.bytes().saturating_mul(superblock.cluster_ratio),
             free,
+            needs_witness: false,
             findings,
         })
     }

@@ -83,6 +83,7 @@ impl Format for F2fs {
             size,
             block_size: ondisk::BLOCK,
             free,
+            needs_witness: false,
             findings,
         })
     }

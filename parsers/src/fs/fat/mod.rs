@@ -114,6 +114,7 @@ impl Format for Fat {
             size: geometry.size,
             block_size: geometry.grid.block().bytes(),
             free,
+            needs_witness: true,
             findings,
         })
     }
@@ -124,10 +125,6 @@ impl Format for Fat {
 
     fn witnesses(&self) -> &'static [&'static dyn Witness] {
         &[&witness::FatWalk, &witness::CrateReader]
-    }
-
-    fn needs_witness(&self) -> bool {
-        true
     }
 }
 

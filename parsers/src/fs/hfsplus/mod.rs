@@ -100,6 +100,7 @@ impl Format for HfsPlus {
             size: grid.end(),
             block_size: header.block.bytes(),
             free,
+            needs_witness: true,
             findings,
         })
     }
@@ -110,10 +111,6 @@ impl Format for HfsPlus {
 
     fn witnesses(&self) -> &'static [&'static dyn Witness] {
         &[&witness::HfsPlusWalk]
-    }
-
-    fn needs_witness(&self) -> bool {
-        true
     }
 }
 

@@ -48,17 +48,26 @@ struct Restart {
     clean: bool,
 }
 
-/// What the log has to say against using the map; nothing when the volume was left clean.
-pub(super) fn finding(mft: &Mft<'_>) -> Result<Option<Finding>, ParseError> {
+/// What the log says.
+pub(super) struct Log {
+    /// What speaks against using the map; nothing when the volume was left clean.
+    pub finding: Option<Finding>,
+    /// Nothing is in it. ntfs-3g erases it when it mounts and does not use it, so a volume that its driver was torn from,
+    /// `$Bitmap` not yet written, looks the same as one in order.
+    pub erased: bool,
+}
+
+/// Reads the log.
+pub(super) fn read(mft: &Mft<'_>) -> Result<Log, ParseError> {
     let (record, stream) = data_of(mft, LOG)?;
     stream.check_plain(&record, &mft.geometry)?;
     let head = stream.read(mft.source, &mft.geometry, 0, HEAD.min(stream.data))?;
-    Ok(judge(&head, stream.data))
+    Ok(Log { finding: judge(&head, stream.data), erased: is_erased(&head) })
 }
 
 /// The judgement on the first bytes of a log of `len` bytes.
 fn judge(head: &[u8], len: u64) -> Option<Finding> {
-    if len_of(head) >= 8192 && head.chunks(512).all(|chunk| [0xFF; 512].starts_with(chunk)) {
+    if is_erased(head) {
         return None; // erased on purpose: ntfs-3g and chkdsk leave it so, and only when there is nothing to replay
     }
     let (first, second) = restart_pages(head);
@@ -82,6 +91,10 @@ fn judge(head: &[u8], len: u64) -> Option<Finding> {
         }
     };
     verdict(restart)
+}
+
+fn is_erased(head: &[u8]) -> bool {
+    len_of(head) >= 8192 && head.chunks(512).all(|chunk| [0xFF; 512].starts_with(chunk))
 }
 
 fn verdict(restart: Restart) -> Option<Finding> {

@@ -62,7 +62,8 @@ impl Format for Ntfs {
         system::check_mirror(&mft)?;
         let record = volume_record::read(&mft)?;
         findings.extend(volume_record::finding(&record)?);
-        findings.extend(log::finding(&mft)?);
+        let log = log::read(&mft)?;
+        findings.extend(log.finding);
         findings.extend(hibernation::finding(&mft)?);
         findings.extend(companions.iter().filter_map(|other| hibernated_beside(*other)));
         findings.extend(shadow::finding(source)?);
@@ -73,6 +74,7 @@ impl Format for Ntfs {
             size: geometry.size(),
             block_size: geometry.cluster.bytes(),
             free: free::read(&mft)?,
+            needs_witness: log.erased,
             findings,
         })
     }

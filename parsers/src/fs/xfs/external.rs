@@ -55,6 +55,7 @@ pub fn volume(source: &dyn Source) -> Result<Volume, ParseError> {
         size: source.len(),
         block_size: block.bytes(),
         free: FreeMap::nothing(Grid::new(0, block, block.whole_blocks(source.len()))?),
+        needs_witness: false,
         findings: vec![Finding::warning(format!(
             "this is the external log of the XFS volume with UUID {owner}: nothing on it is free"
         ))],

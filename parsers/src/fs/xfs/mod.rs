@@ -106,6 +106,7 @@ impl Format for Xfs {
             size,
             block_size: superblock.block.bytes(),
             free,
+            needs_witness: false,
             findings,
         })
     }
