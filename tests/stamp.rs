@@ -119,3 +119,42 @@ fn gaps_between_partitions_go_only_when_asked_for() {
     check_fat(&image, SECOND);
     tool_ok("sfdisk", &["--verify", text(&image)]);
 }
+
+/// Swap holds nothing of use while no system runs on it or sleeps in it.
+#[test]
+fn the_body_of_swap_goes_only_when_asked_for_and_never_while_a_system_sleeps() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let swap = folder.path().join("swap.img");
+    images::backing::create(&swap, 8 << 20).expect("a new image");
+    images::backing::fill(&swap, 8 << 20);
+    // One page less than the partition has.
+    let made = tool_ok("mkswap", &["-L", "swapped", text(&swap), &((8 << 10) - 4).to_string()]);
+    let usable = (8 << 20) - 2 * 4096;
+    assert!(made.contains(&format!("({usable} bytes)")), "{made}");
+    let image = disk(folder.path(), "gpt.img", Table::Gpt, &ext4(folder.path(), "a.img"), &swap);
+    let body = (SECOND + 4096, usable);
+    assert!(!plan_of(&image, &[]).contains(&body));
+    for more in [&["--unallocated"][..], &["--unallocated", "--partition", "2"]] {
+        assert!(plan_of(&image, more).contains(&body), "{more:?}: {:?}", plan_of(&image, more));
+    }
+    let planned = plan_of(&image, &["--unallocated"]);
+    let before = Snapshot::take(&image);
+    said(&["trim", "--yes", "--unallocated", text(&image)]).expect(0, &["unallocated space"]);
+    before.assert_only_discarded(&planned);
+    assert!(tool_ok("swaplabel", &[&extract(&image, folder.path())]).contains("swapped"));
+    // A suspend image takes the place of the signature (Linux kernel/power/swap.c), and of everything on the disk.
+    images::put(&image, SECOND + 4086, b"S1SUSPEND\0");
+    let before = Snapshot::take(&image);
+    said(&["trim", "--yes", "--unallocated", text(&image)]).expect(3, &["sleeping system"]);
+    said(&["trim", "--yes", text(&image)]).expect(3, &["sleeping system"]);
+    before.assert_untouched();
+}
+
+/// The second partition as a file of its own.
+fn extract(image: &Path, folder: &Path) -> String {
+    let path = folder.join("second.img");
+    let bytes = std::fs::read(image).expect("the image");
+    let start = usize::try_from(SECOND).expect("a start that fits");
+    std::fs::write(&path, &bytes[start..start + (8 << 20)]).expect("room");
+    text(&path).to_owned()
+}

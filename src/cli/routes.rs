@@ -127,7 +127,7 @@ fn plans(survey: &Survey, prepared: &Prepared, job: &TrimJob) -> Result<Vec<Plan
     }
     if job.unallocated {
         for gap in &survey.gaps[prepared.target] {
-            let plan = plan(prepared, job, "a gap between partitions", &[*gap], *gap)?;
+            let plan = plan(prepared, job, "unallocated space", &[*gap], *gap)?;
             parts.push(PlannedPart { volume: None, piece: None, plan });
         }
     }

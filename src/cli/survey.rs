@@ -85,6 +85,7 @@ impl Survey {
         let mut stack = reading.stack;
         let mut nodes = std::mem::take(&mut stack.nodes);
         name_mentioned(&mut nodes, &self.targets);
+        self.gaps = gaps(&stack.tables, &nodes, &windows, scope);
         let arrays = Arrays::new(&stack, &windows);
         report.volumes = nodes
             .into_iter()
@@ -105,7 +106,6 @@ impl Survey {
             .collect();
         refuse_unusable_targets(&mut report);
         report.sum_up();
-        self.gaps = gaps(&stack.tables, &windows, scope);
         self.mappings = stack.arrays.into_iter().map(|array| array.mapping).collect();
         self.report = report;
         self.notes = reading.shortfalls;
@@ -210,7 +210,7 @@ fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> 
     report.partition = node.part.map(|part| part.number);
     let reason = |finding: &Finding| Reason::new(finding, &name, accept);
     match node.content {
-        Content::Kept { format, reason: why } => {
+        Content::Kept { format, reason: why, .. } => {
             report.format = format;
             report.state = State::Kept;
             report.reasons.push(reason(&Finding::warning(why)));
@@ -314,14 +314,24 @@ fn refuse_unusable_targets(report: &mut Report) {
     }
 }
 
-/// The gaps of every target. Whoever names partitions means those, and nothing between them.
-fn gaps(tables: &[FoundTable], windows: &[ByteRange], scope: &Scope) -> Vec<Vec<ByteRange>> {
+/// What is free on every target when the user asks for unallocated space: the gaps between partitions, and what nobody
+/// needs of an area that is kept. Whoever names partitions means those, and nothing between them.
+fn gaps(tables: &[FoundTable], nodes: &[Node], windows: &[ByteRange], scope: &Scope) -> Vec<Vec<ByteRange>> {
+    let between = tables
+        .iter()
+        .filter(|_| scope.options.partitions.is_empty())
+        .flat_map(|table| table.gaps.iter().map(|gap| (table.device, *gap)));
+    let spare = nodes.iter().flat_map(|node| {
+        let spare = if let Content::Kept { spare, .. } = &node.content { spare.as_slice() } else { &[] };
+        spare.iter().filter_map(|range| Some((node.device, range.shift_up(node.range.start())?)))
+    });
     let mut gaps = vec![Vec::new(); windows.len()];
-    for table in tables.iter().filter(|_| scope.options.partitions.is_empty()) {
-        if let (Some(list), Some(window)) = (gaps.get_mut(table.device), windows.get(table.device)) {
-            list.extend(table.gaps.iter().filter_map(|gap| gap.shift_up(window.start())));
+    for (device, range) in between.chain(spare) {
+        if let (Some(list), Some(window)) = (gaps.get_mut(device), windows.get(device)) {
+            list.extend(range.shift_up(window.start()));
         }
     }
+    gaps.iter_mut().for_each(|list: &mut Vec<ByteRange>| list.sort_unstable());
     gaps
 }
 

@@ -145,7 +145,7 @@ pub struct TargetReport {
     pub reasons: Vec<Reason>,
 }
 
-/// A gap between partitions.
+/// Space that no partition owns, or the body of a swap area (`--unallocated`).
 #[derive(Debug, Clone, Serialize)]
 pub struct GapReport {
     /// Index into `targets`.

@@ -60,7 +60,9 @@ pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<(
         let gaps = report.gaps.iter().filter(|gap| gap.target == index);
         let branches: Vec<_> = volumes
             .map(|volume| volume_lines(report, volume, paint))
-            .chain(gaps.map(|gap| vec![format!("a gap between partitions: {}", human::exact(gap.plan.bytes))]))
+            .chain(gaps.map(|gap| {
+                vec![format!("unallocated space (a gap between partitions, or swap): {}", human::exact(gap.plan.bytes))]
+            }))
             .collect();
         print_tree(out, &target_lines(target, paint), &branches)?;
     }
@@ -94,7 +96,7 @@ pub fn print_outcomes(out: &mut dyn Write, report: &Report, paint: Paint) -> io:
         }
     }
     for gap in &report.gaps {
-        writeln!(out, "{}", paint.bold("a gap between partitions"))?;
+        writeln!(out, "{}", paint.bold("unallocated space (a gap between partitions, or swap)"))?;
         gap.outcome.iter().try_for_each(|outcome| print_outcome(out, outcome, paint))?;
     }
     if let Some(outcome) = report.outcome.as_ref().filter(|_| report.volumes.len() > 1) {

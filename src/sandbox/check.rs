@@ -72,8 +72,10 @@ fn check_node(node: &Node, lengths: &[u64]) -> Result<(), String> {
     } else if node.device >= lengths.len() {
         return Err(format!("a refused area is on device {}, which was not asked for", node.device));
     }
-    let Content::Volume { volume, .. } = &node.content else {
-        return Ok(());
+    let volume = match &node.content {
+        Content::Volume { volume, .. } => volume,
+        Content::Kept { spare, .. } => return check_spare(node.range, spare),
+        Content::Refused { .. } => return Ok(()),
     };
     if volume.free.warning().is_some_and(|words| words != printable(words)) {
         return Err("a remark holds control characters".to_owned());
@@ -89,6 +91,18 @@ fn check_node(node: &Node, lengths: &[u64]) -> Result<(), String> {
     Ok(())
 }
 
+/// What nobody needs of an area lies inside it, in order and apart.
+fn check_spare(area: ByteRange, spare: &[ByteRange]) -> Result<(), String> {
+    let mut end = 0;
+    for range in spare {
+        if range.start() < end || range.end() > area.len() {
+            return Err(format!("{range} of the area at {area} cannot be spare: they lie outside or overlap"));
+        }
+        end = range.end();
+    }
+    Ok(())
+}
+
 fn check_table(table: &FoundTable, lengths: &[u64]) -> Result<(), String> {
     for gap in &table.gaps {
         check_inside("a gap", table.device, *gap, lengths)?;
@@ -100,7 +114,11 @@ fn check_table(table: &FoundTable, lengths: &[u64]) -> Result<(), String> {
 /// may share no byte with anything else.
 fn check_disjoint(stack: &Stack) -> Result<(), String> {
     let nodes = stack.nodes.iter().map(|node| {
-        let usable = matches!(&node.content, Content::Volume { volume, .. } if volume.is_usable());
+        let usable = match &node.content {
+            Content::Volume { volume, .. } => volume.is_usable(),
+            Content::Kept { spare, .. } => !spare.is_empty(),
+            Content::Refused { .. } => false,
+        };
         (node.device, node.range, usable)
     });
     let gaps = stack.tables.iter().flat_map(|table| table.gaps.iter().map(|gap| (table.device, *gap, true)));
@@ -150,7 +168,7 @@ fn clean(stack: &mut Stack) {
                 format.iter_mut().for_each(clean_text);
                 clean_finding(finding);
             }
-            Content::Kept { format, reason } => {
+            Content::Kept { format, reason, .. } => {
                 format.iter_mut().for_each(clean_text);
                 clean_text(reason);
             }

@@ -11,7 +11,7 @@ mod volumes;
 
 use crate::error::ParseError;
 use crate::source::Source;
-use crate::units::from_usize;
+use crate::units::{ByteRange, from_usize};
 
 pub(crate) use arrays::{md_0_90, md_1_0};
 pub use table::FOREIGN;
@@ -52,9 +52,15 @@ pub struct Foreign {
     pub check: Option<Check>,
     /// What to do instead.
     pub advice: &'static str,
+    /// The part of a [kept](Meaning::Kept) area whose contents nobody needs, in bytes from its start; it is free when the
+    /// user asks for unallocated space.
+    pub body: Option<Body>,
     /// What follows.
     pub meaning: Meaning,
 }
+
+/// Finds what nobody needs.
+pub type Body = fn(&dyn Source) -> Result<Vec<ByteRange>, ParseError>;
 
 /// A test for a signature.
 pub type Check = fn(&dyn Source) -> Result<bool, ParseError>;
@@ -62,12 +68,18 @@ pub type Check = fn(&dyn Source) -> Result<bool, ParseError>;
 impl Foreign {
     /// A format with data that cannot be mapped, recognised by fixed bytes.
     const fn refused(name: &'static str, marks: &'static [(Place, &'static [u8])], advice: &'static str) -> Self {
-        Self { name, marks, check: None, advice, meaning: Meaning::Refused }
+        Self { name, marks, check: None, advice, body: None, meaning: Meaning::Refused }
     }
 
     /// The same format, recognised by `check` too.
     const fn or(mut self, check: Check) -> Self {
         self.check = Some(check);
+        self
+    }
+
+    /// The same format, with a body that nobody needs.
+    const fn with(mut self, body: Body) -> Self {
+        self.body = Some(body);
         self
     }
 

@@ -106,7 +106,7 @@ pub static FOREIGN: &[Foreign] = &[
     Foreign::refused("Amiga partition table", &[(Start(0), b"RDSK"), (Start(512), b"RDSK"), (Start(1024), b"RDSK")], SLICES),
 
     // Swap holds no files, but may hold the memory of a sleeping system.
-    Foreign::refused("Linux swap", &[], "swap holds no files, and swapon --discard trims it").or(volumes::swap).means(Meaning::Kept),
+    Foreign::refused("Linux swap", &[], "swap holds no files; --unallocated trims it too, and so does swapon --discard").or(volumes::swap).with(volumes::swap_body).means(Meaning::Kept),
     Foreign::refused("suspend image", &[], "start the sleeping system and shut it down; until then trim nothing on this disk").or(volumes::suspend_image).means(Meaning::SleepingSystem),
 ];
 

@@ -191,3 +191,40 @@ proptest! {
         prop_assert_eq!(seen(&bytes), [""; 0]);
     }
 }
+
+/// Header words of a swap area of `pages` pages of `page` bytes, in the byte order that `word` writes.
+fn swap_area(page: usize, pages: usize, bad: &[u32], word: fn(u32) -> [u8; 4]) -> Vec<u8> {
+    let mut area = vec![0; page * pages];
+    put(&mut area, page - 10, b"SWAPSPACE2");
+    let words = [1, u32::try_from(pages - 1).unwrap(), u32::try_from(bad.len()).unwrap()];
+    for (at, value) in (1024..).step_by(4).zip(words).chain((1536..).step_by(4).zip(bad.iter().copied())) {
+        put(&mut area, at, &word(value));
+    }
+    area
+}
+
+#[test]
+fn the_body_of_swap_is_all_but_its_header_and_its_bad_pages() {
+    let pages = |area: &Vec<u8>, page: u64| -> Vec<(u64, u64)> {
+        let body = volumes::swap_body(area).unwrap();
+        body.iter().map(|range| (range.start() / page, range.end() / page)).collect()
+    };
+    for word in [u32::to_le_bytes, u32::to_be_bytes] {
+        for page in [4096, 8192, 16_384, 32_768, 65_536] {
+            let size = page as u64;
+            assert_eq!(pages(&swap_area(page, 20, &[], word), size), [(1, 20)]);
+            assert_eq!(pages(&swap_area(page, 20, &[19, 5, 6, 1], word), size), [(2, 5), (7, 19)]);
+        }
+        let mut longer = swap_area(4096, 20, &[], word);
+        longer.extend([0; 4096]);
+        assert_eq!(pages(&longer, 4096), [(1, 20)], "what is behind the last page is not swap's");
+        longer.truncate(19 * 4096);
+        assert_eq!(pages(&longer, 4096), [], "a part of something larger");
+        let mut strange = swap_area(4096, 20, &[], word);
+        put(&mut strange, 1024, &word(2));
+        assert_eq!(pages(&strange, 4096), [], "another version");
+        put(&mut strange, 1024, &word(1));
+        put(&mut strange, 1032, &word(5000));
+        assert_eq!(pages(&strange, 4096), [], "more bad pages than there is room for");
+    }
+}

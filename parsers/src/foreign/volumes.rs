@@ -3,6 +3,7 @@
 use super::{bytes_at, field, has_bytes};
 use crate::error::ParseError;
 use crate::source::Source;
+use crate::units::{ByteRange, add, mul, to_usize};
 
 /// Core Storage has a signature of two bytes only, so its version and the type of its block are asked for too.
 pub(super) fn core_storage(source: &dyn Source) -> Result<bool, ParseError> {
@@ -71,21 +72,51 @@ pub(super) fn sun_label(source: &dyn Source) -> Result<bool, ParseError> {
 }
 
 /// The signatures that Linux swap carries in the last ten bytes of its first page, whatever the page size.
-fn swap_page(source: &dyn Source, signatures: &[&[u8]]) -> Result<bool, ParseError> {
+fn swap_page(source: &dyn Source, signatures: &[&[u8]]) -> Result<Option<u64>, ParseError> {
     for page in [4096, 8192, 16_384, 32_768, 65_536_u64] {
         let found = bytes_at(source, page.checked_sub(10), 10)?.unwrap_or_default();
         if signatures.iter().any(|signature| found.starts_with(signature)) {
-            return Ok(true);
+            return Ok(Some(page));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 pub(super) fn swap(source: &dyn Source) -> Result<bool, ParseError> {
-    swap_page(source, &[b"SWAPSPACE2", b"SWAP-SPACE"])
+    Ok(swap_page(source, &[SWAP, b"SWAP-SPACE"])?.is_some())
+}
+
+const SWAP: &[u8] = b"SWAPSPACE2";
+
+/// Every page but the first and the bad ones; nothing where the header is not understood. Source: Linux
+/// `include/linux/swap.h`, `union swap_header`: version, last page and number of bad pages are 32-bit words at byte 1024,
+/// the list of bad pages begins at byte 1536; they are in the byte order of the machine, which version 1 tells.
+pub(super) fn swap_body(source: &dyn Source) -> Result<Vec<ByteRange>, ParseError> {
+    let Some(page) = swap_page(source, &[SWAP])? else { return Ok(Vec::new()) };
+    let header = bytes_at(source, Some(0), to_usize(page, "a page of swap")?)?.unwrap_or_default();
+    let Some(read) = [u32::from_le_bytes, u32::from_be_bytes].into_iter().find(|read| read(field(&header, 1024)) == 1)
+    else {
+        return Ok(Vec::new());
+    };
+    let word = |at: usize| u64::from(read(field(&header, at)));
+    let (last, bad) = (word(1028), to_usize(word(1032), "bad pages")?);
+    let list = header.get(1536..header.len().saturating_sub(10)).unwrap_or_default().as_chunks::<4>().0;
+    let Some(list) = list.get(..bad) else { return Ok(Vec::new()) };
+    let end = mul(add(last, 1, "pages of swap")?, page, "pages of swap")?;
+    if end > source.len() {
+        return Ok(Vec::new());
+    }
+    let mut kept: Vec<u64> = list.iter().map(|word| u64::from(read(*word))).collect();
+    kept.extend([0, last.saturating_add(1)]);
+    kept.sort_unstable();
+    let between = |(one, next): (&u64, &u64)| {
+        let pages = one.checked_add(1).zip(Some((*next).min(last.saturating_add(1))))?;
+        ByteRange::new(pages.0.checked_mul(page)?, pages.1.checked_mul(page)?)
+    };
+    Ok(kept.iter().zip(kept.iter().skip(1)).filter_map(between).collect())
 }
 
 pub(super) fn suspend_image(source: &dyn Source) -> Result<bool, ParseError> {
     let tux_on_ice: &[u8] = &[0xED, 0xC3, 0x02, 0xE9, 0x98, 0x56, 0xE5, 0x0C];
-    swap_page(source, &[b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001", tux_on_ice])
+    Ok(swap_page(source, &[b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001", tux_on_ice])?.is_some())
 }

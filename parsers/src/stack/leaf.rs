@@ -11,11 +11,11 @@ use crate::witness::{Testimony, Witness, hear};
 
 pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Source], options: &Options) -> Content {
     if options.tables_only {
-        return Content::Kept { format: None, reason: "only the partition tables were asked for".to_owned() };
+        return Content::kept(None, "only the partition tables were asked for");
     }
     if let Some(part) = &leaf.part {
         if let Some(reason) = &part.kept {
-            return Content::Kept { format: None, reason: reason.clone() };
+            return Content::kept(None, reason);
         }
         if let Some(reason) = &part.refused {
             return refused(None, reason.clone(), "");
@@ -49,7 +49,10 @@ pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Sou
             read_volume(*format, source, companions, options, findings)
         }
         [Claim::Foreign(row)] if row.meaning == Meaning::Kept => {
-            Content::Kept { format: Some(row.name.to_owned()), reason: row.advice.to_owned() }
+            match row.body.map_or(Ok(Vec::new()), |body| body(source)) {
+                Ok(spare) => Content::Kept { format: Some(row.name.to_owned()), reason: row.advice.to_owned(), spare },
+                Err(error) => refused_by_error(row.name, &error, "copy the drive first: ddrescue DEVICE IMAGE MAPFILE"),
+            }
         }
         [Claim::Foreign(row)] => {
             refused(Some(row.name), format!("{} is recognised, but not trimmed by coldtrim", row.name), row.advice)
@@ -74,7 +77,7 @@ fn read_member(
     });
     let name = record.map(|row| row.name);
     let finding = match standing {
-        Standing::Member(words) => return Content::Kept { format: name.map(str::to_owned), reason: words.clone() },
+        Standing::Member(words) => return Content::kept(name, words),
         Standing::NotAssembled(finding) => finding,
     };
     match found {

@@ -163,7 +163,17 @@ pub enum Content {
         format: Option<String>,
         /// Why.
         reason: String,
+        /// What nobody needs of it, in bytes from its start (the body of a swap area): free when the user asks for
+        /// unallocated space.
+        spare: Vec<ByteRange>,
     },
+}
+
+impl Content {
+    /// An area that is left alone as a whole.
+    fn kept(format: Option<&str>, reason: impl Into<String>) -> Self {
+        Self::Kept { format: format.map(str::to_owned), reason: reason.into(), spare: Vec::new() }
+    }
 }
 
 impl Stack {
@@ -176,11 +186,13 @@ impl Stack {
     fn leave_alone(&mut self, device: usize) {
         self.tables.iter_mut().filter(|table| table.device == device).for_each(|table| table.gaps.clear());
         for node in self.nodes.iter_mut().filter(|node| node.device == device) {
-            if let Content::Volume { volume, .. } = &mut node.content {
-                volume.findings.push(Finding::refusal(
+            match &mut node.content {
+                Content::Volume { volume, .. } => volume.findings.push(Finding::refusal(
                     "the disk holds the suspend image of a sleeping system, to which this volume may still be mounted",
                     "start that system and shut it down, then try again",
-                ));
+                )),
+                Content::Kept { spare, .. } => spare.clear(),
+                Content::Refused { .. } => {}
             }
         }
     }
