@@ -319,6 +319,45 @@ fn a_member_that_shows_something_else_than_its_array_is_none() {
     assert!(words(&output).contains("it is not clear whose data this is"), "{}", words(&output));
 }
 
+/// One member gets the contents that the same filesystem had at another time: nothing on it is wrong by itself, and its
+/// record says that it belongs to the array. Only what the others hold tells.
+#[test]
+fn members_that_do_not_agree_are_refused_by_name() {
+    let rng = &mut Rng(8);
+    let cases = [
+        ("1.0", 1, 0, 2),
+        ("1.2", 10, 0x102, 4),
+        ("1.2", 10, 0x201, 3),
+        ("1.2", 4, 0, 3),
+        ("1.2", 5, 2, 3),
+        ("1.2", 6, 2, 4),
+    ];
+    for (version, level, layout, count) in cases {
+        let array = Array::make(spec(version, level, layout, 64 << 10, &sizes(count, 6 * MIB)), rng);
+        assert_eq!(array.coldtrim(&["map"]).status.code(), Some(0), "{version} {level} {layout:#x}");
+        let free = array.coldtrim(&["map", "--format", "ranges"]);
+        let member = &array.members[1];
+        let good = std::fs::read(member).expect("a member");
+        // What is free may differ, as it does after a discard of one member alone.
+        let carried = carried(&array.spec, 1, &words(&free));
+        std::fs::write(member, zeroed(good.clone(), &carried)).expect("room");
+        assert_eq!(array.coldtrim(&["map"]).status.code(), Some(0), "{version} {level} {layout:#x}: free space");
+        std::fs::write(member, &good).expect("room");
+        // The same disk some files earlier: another array of the same description, whose records are put in their place.
+        let other = Array::make(array.spec.clone(), rng);
+        let mut stale = std::fs::read(&other.members[1]).expect("a member");
+        let start = usize::try_from(array.spec["offset"].as_u64().expect("an offset")).expect("a start that fits");
+        let end = if version == "1.0" { good.len() - (64 << 10) } else { good.len() };
+        stale[..start].copy_from_slice(&good[..start]);
+        stale[end..].copy_from_slice(&good[end..]);
+        std::fs::write(member, stale).expect("room");
+        let output = array.coldtrim(&["trim", "--yes"]);
+        assert_eq!(output.status.code(), Some(3), "{version} {level} {layout:#x}: {}", words(&output));
+        assert!(words(&output).contains("do not agree on"), "{}", words(&output));
+        assert!(words(&output).contains(&format!("of {}", text(member))), "{}", words(&output));
+    }
+}
+
 /// What a disk says at its end holds for the array on it, too.
 #[test]
 fn records_of_a_firmware_raid_below_an_array_need_consent() {

@@ -115,9 +115,7 @@ class Array:
             return members[2:]
         if layout == 5:
             return members[:-2]
-        step = row % n
-        left = members[n - 1 - step]
-        first = {0: left, 1: step, 2: left, 3: step, 8: step, 9: members[n - 1 - (row + 1) % n], 10: left}[layout]
+        first = self._first_of_two(row)
         second = (first - 1) % n if layout == 10 else (first + 1) % n
         if layout in (2, 3, 10):
             start = (first if layout == 10 else second) + 1
@@ -125,6 +123,18 @@ class Array:
         else:
             turned = members
         return [member for member in turned if member not in (first, second)]
+
+    def _first_of_two(self, row):
+        """The member with the first parity of a RAID6 row where both move."""
+        n, step = self.count, row % self.count
+        left = n - 1 - step
+        return {0: left, 1: step, 2: left, 3: step, 8: step, 9: n - 1 - (row + 1) % n, 10: left}[self.layout]
+
+    def _sum(self, row):
+        """The member that holds the exclusive or of a row's data: the only parity, or the first."""
+        if self.level == 6 and self.layout in (0, 1, 2, 3, 8, 9, 10):
+            return self._first_of_two(row)
+        return min(m for m in range(self.count) if m not in self._row(row))
 
     @staticmethod
     def _one(members, layout, row):
@@ -147,10 +157,8 @@ class Array:
                 disks[member][begin : begin + length] = data[at : at + length]
             at += length
         for row, start in enumerate(self.stripes):
-            parities = [m for m in range(self.count) if m not in self._row(row)]
             begin = self.offset + start
-            if self.level in (4, 5):
-                disks[parities[0]][begin : begin + self.chunk] = self._xor(disks, self._row(row), begin)
+            disks[self._sum(row)][begin : begin + self.chunk] = self._xor(disks, self._row(row), begin)
         for member, path in enumerate(paths):
             self.record(disks[member], member)
             open(path, "wb").write(disks[member])
@@ -169,9 +177,8 @@ class Array:
                 assert len(copies) == 1, f"the copies at {places} differ"
                 out.write(copies.pop())
         for row, start in enumerate(self.stripes):
-            if self.level in (4, 5):
-                every = self._xor(disks, range(self.count), self.offset + start)
-                assert not any(every), f"the parity of row {row} is wrong"
+            every = self._xor(disks, self._row(row) + [self._sum(row)], self.offset + start)
+            assert not any(every), f"the parity of row {row} is wrong"
 
     def carry(self, member, ranges):
         """Free ranges of the array as ranges of a member, joined."""

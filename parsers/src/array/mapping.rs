@@ -57,6 +57,20 @@ pub enum Redundancy {
     Parity,
 }
 
+/// Where the same bytes can be found once more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Again {
+    /// Every copy; a single one where there is no redundancy.
+    Copies(Vec<Place>),
+    /// The chunks of a stripe and its parities: the first parity is what all the data gives by exclusive or.
+    Stripe {
+        /// The chunks of data.
+        data: Vec<Place>,
+        /// One parity or two, in the order of the members.
+        parities: Vec<Place>,
+    },
+}
+
 /// A place on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -145,6 +159,20 @@ impl Mapping {
         let share = segment.geometry.copies(at.checked_sub(start)?, segment.len, segment.areas.len())?;
         let place = share.slots.iter().find_map(|slot| segment.place(*slot))?;
         Some((place, share.len))
+    }
+
+    /// Everything on the members that depends on byte `at`, for as many bytes as [`locate`](Self::locate) gives.
+    pub(super) fn again(&self, at: u64) -> Option<Again> {
+        let (segment, start) = self.segment_at(at)?;
+        let share = segment.geometry.copies(at.checked_sub(start)?, segment.len, segment.areas.len())?;
+        let places = |slots: &[Slot]| slots.iter().filter_map(|slot| segment.place(*slot)).collect();
+        Some(match &segment.geometry {
+            Geometry::Parity(rule) => {
+                let (data, parities) = rule.roles(*share.slots.first()?)?;
+                Again::Stripe { data: places(&data), parities: places(&parities) }
+            }
+            _ => Again::Copies(places(&share.slots)),
+        })
     }
 
     fn segment_at(&self, at: u64) -> Option<(&Segment, u64)> {

@@ -24,7 +24,7 @@ mod tests;
 pub use geometry::{Geometry, Turn};
 pub use mapping::{Area, Mapping, Place, Redundancy, Segment, Spread, merge};
 pub use parity::ParityRule;
-pub use source::ArraySource;
+pub use source::{ArraySource, Difference};
 
 use crate::error::ParseError;
 use crate::source::Source;

@@ -92,6 +92,18 @@ impl ParityRule {
         (*owners.last()? < len).then_some((owners, self.chunk.checked_sub(within)?))
     }
 
+    /// For a byte of a member: the members with data in its stripe, and those with parity.
+    pub(super) fn roles(&self, slot: Slot) -> Option<(Vec<Slot>, Vec<Slot>)> {
+        let stripe = slot.at.checked_div(self.chunk)?;
+        let data = (0..self.data_chunks()?).map(|chunk| self.member_of(stripe, chunk)).collect::<Option<Vec<u64>>>()?;
+        let beside = |member: u64| Some(Slot { member: usize::try_from(member).ok()?, at: slot.at });
+        let (data, parity): (Vec<u64>, Vec<u64>) = (0..self.members).partition(|member| data.contains(member));
+        Some((
+            data.into_iter().map(beside).collect::<Option<Vec<Slot>>>()?,
+            parity.into_iter().map(beside).collect::<Option<Vec<Slot>>>()?,
+        ))
+    }
+
     /// The member that holds data chunk `chunk` of stripe number `stripe`.
     fn member_of(&self, stripe: u64, chunk: u64) -> Option<u64> {
         match self.level {

@@ -3,8 +3,8 @@
 
 use super::claims::{Claim, claims, set_records_apart, stale_records};
 use super::leaf::WHICH_IS_STALE;
-use super::{Layer, Leaf};
-use crate::array::{ArraySource, Assembled, mention};
+use super::{Content, FoundMember, Layer, Leaf, Stack};
+use crate::array::{ArraySource, Assembled, Difference, Place, mention};
 use crate::foreign::Meaning;
 use crate::source::{Source, Window};
 use crate::volume::Finding;
@@ -25,6 +25,55 @@ pub(super) fn vouch(arrays: &[Assembled], members: &[&Leaf], layers: &[Layer<'_>
         inherited.extend(around.map(|finding| Finding { message: format!("{here}: {}", finding.message), ..finding }));
     }
     Ok(inherited)
+}
+
+impl Stack {
+    /// Forbids the volumes on an array whose members do not agree on a byte that was read and that is not free: whose map
+    /// would count is not known then. What is free may differ, as it does after a discard.
+    pub(super) fn refuse_what_differs(&mut self, device: usize, differences: &[Difference]) {
+        let is_free = |difference: &Difference| {
+            let on_it = self.nodes.iter().filter(|node| node.device == device);
+            on_it.filter_map(|node| Some((node, difference.range.shift_down(node.range.start())?))).any(
+                |(node, range)| {
+                    let Content::Volume { volume, .. } = &node.content else { return false };
+                    volume.free.ranges().iter().any(|free| free.contains(range))
+                },
+            )
+        };
+        let Some(different) = differences.iter().find(|difference| !is_free(difference)) else { return };
+        let array = self.arrays.iter().find(|array| array.device == device);
+        let name = |place: &Place| {
+            let holds = |member: &&FoundMember| {
+                member.device == place.device && (member.range.start()..member.range.end()).contains(&place.at)
+            };
+            let member = array.and_then(|array| array.members.iter().find(holds));
+            let area =
+                member.map_or_else(|| format!("device {}", place.device), |m| mention(m.device, m.range.start()));
+            format!("byte {} of {area}", place.at)
+        };
+        let places: Vec<String> = different.places.iter().map(name).collect();
+        let finding = Finding::refusal(
+            format!(
+                "the members of the array do not agree on {} of it, by which its free space was found ({}): one of \
+                 them may be of another generation, or may have been written to alone",
+                different.range,
+                places.join(", ")
+            ),
+            "assemble the array and let it be checked: echo check > /sys/block/mdX/md/sync_action, then read \
+             /sys/block/mdX/md/mismatch_cnt",
+        );
+        for node in self.nodes.iter_mut().filter(|node| node.device == device) {
+            match &mut node.content {
+                Content::Volume { volume, .. } => volume.findings.push(finding.clone()),
+                // What looks like damage is explained by it.
+                Content::Refused { finding: why, .. } => {
+                    why.message = format!("{}; {}", why.message, finding.message);
+                    why.remedy.clone_from(&finding.remedy);
+                }
+                Content::Kept { .. } => {}
+            }
+        }
+    }
 }
 
 /// The names of what the arrays themselves show.

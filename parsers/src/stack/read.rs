@@ -55,6 +55,9 @@ impl Walk<'_> {
             arrays.iter().zip(&sources).map(|(array, source)| Layer { source, sector_size: sector_size(array) }),
         );
         self.storey(&all, layers.len(), left.saturating_sub(1));
+        for (device, source) in (layers.len()..).zip(&sources) {
+            self.stack.refuse_what_differs(device, &source.differences());
+        }
     }
 
     fn divide(&mut self, device: usize, layer: Layer<'_>) {
