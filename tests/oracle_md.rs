@@ -5,6 +5,8 @@
 mod common;
 #[path = "common/ext4.rs"]
 mod ext4;
+#[path = "common/images.rs"]
+mod images;
 #[path = "common/md_array.rs"]
 mod md_array;
 
@@ -355,6 +357,33 @@ fn members_that_do_not_agree_are_refused_by_name() {
         assert_eq!(output.status.code(), Some(3), "{version} {level} {layout:#x}: {}", words(&output));
         assert!(words(&output).contains("do not agree on"), "{}", words(&output));
         assert!(words(&output).contains(&format!("of {}", text(member))), "{}", words(&output));
+    }
+}
+
+/// While the question waits, somebody opens the last member: nothing is sent to the others either.
+#[test]
+fn nothing_is_sent_to_a_member_before_all_can_begin() {
+    let rng = &mut Rng(9);
+    for (level, layout) in [(-1, 0), (0, 0), (1, 0), (5, 2)] {
+        let array = Array::make(spec("1.2", level, layout, 64 << 10, &sizes(3, 6 * MIB)), rng);
+        let before: Vec<Vec<u8>> =
+            array.members.iter().map(|member| std::fs::read(member).expect("a member")).collect();
+        let names: Vec<String> = array.members.iter().map(|member| text(member)).collect();
+        let command = format!("{} trim {}", env!("CARGO_BIN_EXE_coldtrim"), names.join(" "));
+        let open = || {
+            std::process::Command::new("sleep")
+                .arg("60")
+                .stdin(std::fs::File::open(&names[2]).expect("a member"))
+                .spawn()
+        };
+        let mut holder = None;
+        let said = images::while_asked(&command, "yes\n", || holder = Some(open().expect("sleep")));
+        let mut holder = holder.expect("a question was asked");
+        holder.kill().and_then(|()| holder.wait()).expect("sleep ends");
+        said.expect(3, &["in use", "trimmed as a whole or not at all"]);
+        for (member, before) in array.members.iter().zip(before) {
+            assert!(std::fs::read(member).expect("a member") == before, "{level}: {} has changed", text(member));
+        }
     }
 }
 

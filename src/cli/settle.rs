@@ -3,7 +3,6 @@
 //! Each member has its own route and granules, so that rounding leaves out other bytes on each. Where copies or parity
 //! must stay equal, only what every member can discard is planned on any.
 
-use super::Ending;
 use super::arrays::spread;
 use super::job::TrimJob;
 use super::routes::{PlannedPart, Prepared, plan};
@@ -19,9 +18,9 @@ use coldtrim_parsers::volume::{Consent, Finding};
 /// How often plans are made smaller before they must agree; two rounds do where granules are powers of two.
 const MOST_ROUNDS: u32 = 8;
 
-/// Makes the plans of every volume on an array agree, or refuses the volume; an ending for each that was refused.
-pub fn settle(survey: &mut Survey, prepared: &mut [Prepared], job: &TrimJob) -> Vec<Ending> {
-    let mut endings = Vec::new();
+/// Makes the plans of every volume on an array agree, or refuses the volume; gives those that were refused.
+pub fn settle(survey: &mut Survey, prepared: &mut [Prepared], job: &TrimJob) -> Vec<usize> {
+    let mut refused = Vec::new();
     for volume in 0..survey.report.volumes.len() {
         let found = &survey.report.volumes[volume];
         if found.state != State::Clean || found.array.is_none() {
@@ -35,9 +34,9 @@ pub fn settle(survey: &mut Survey, prepared: &mut [Prepared], job: &TrimJob) -> 
         let found = &mut survey.report.volumes[volume];
         found.reasons.push(Reason::new(&finding, "DEVICE", &job.scope.accept));
         found.state = State::Refused;
-        endings.push(Ending::Refused);
+        refused.push(volume);
     }
-    endings
+    refused
 }
 
 fn settle_volume(

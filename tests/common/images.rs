@@ -237,6 +237,11 @@ pub fn check_fat(image: &Path, at: u64) {
 /// What a shell would do on a terminal of its own: `keys` are pressed when the question has been asked (none: nothing is
 /// asked), and the answer is everything that was shown.
 pub fn on_a_terminal(command: &str, keys: &str) -> Said {
+    while_asked(command, keys, || ())
+}
+
+/// The same, with something that happens when the question has been asked, and lasts until the end.
+pub fn while_asked<T>(command: &str, keys: &str, happens: impl FnOnce() -> T) -> Said {
     let mut script = std::process::Command::new("script");
     let mut running = script
         .args(["-qefc", command, "/dev/null"])
@@ -256,6 +261,7 @@ pub fn on_a_terminal(command: &str, keys: &str) -> Said {
         );
         shown.push(byte[0]);
     }
+    let _lasts = happens();
     running.stdin.take().expect("a pipe").write_all(keys.as_bytes()).expect("somebody who reads");
     terminal.read_to_end(&mut shown).expect("what it shows");
     let status = running.wait().expect("an end");

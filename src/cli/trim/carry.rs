@@ -1,0 +1,195 @@
+//! From plans to commands: every route is tried first, then every plan is carried out.
+
+use super::notes::{describe, ending_of_error, note_outcome, note_plans, note_verdict};
+use super::watch::{Guard, Log, Look, RunWatcher};
+use crate::cli::Ending;
+use crate::cli::job::{Output, TrimJob};
+use crate::cli::routes::{Prepared, prepare_without};
+use crate::cli::settle::settle;
+use crate::cli::survey::Survey;
+use crate::cli::trial::{Failed, Tried, try_route};
+use crate::report::Reason;
+use crate::report::progress::Progress;
+use crate::run::{Outcome, Stop, execute};
+use crate::target::{Awake, Roots};
+use crate::transport::{ErrorKind, TransportError};
+use anyhow::Result;
+use std::sync::atomic::AtomicBool;
+
+/// A device whose route was tried.
+struct Ready {
+    device: Prepared,
+    trial: Tried,
+}
+
+/// Sends everything that is planned. An ending for each part.
+pub(super) fn carry_out(
+    survey: &mut Survey,
+    prepared: Vec<Prepared>,
+    job: &TrimJob,
+    output: &Output,
+    stop: &AtomicBool,
+) -> Result<Vec<Ending>> {
+    let _awake = Awake::hold(&Roots::default());
+    let mut log = Log::open(job)?;
+    let mut endings = Vec::new();
+    let (mut devices, mut trials) = (Vec::new(), Vec::new());
+    for device in prepared {
+        match make_ready(survey, device, job) {
+            Ok(Ready { device, trial }) => {
+                devices.push(device);
+                trials.push(trial);
+            }
+            Err(failed) => endings.extend(failed),
+        }
+    }
+    // Where a member of an array cannot begin none does, and another route has other granules.
+    for volume in settle(survey, &mut devices, job) {
+        let volume = &survey.report.volumes[volume];
+        let why = volume.reasons.last().map_or("", |reason| reason.message.as_str());
+        let error = format!("{}: {why}", survey.report.name_of(volume));
+        survey.report.errors.push(error);
+        endings.push(Ending::Refused);
+    }
+    devices.iter().for_each(|device| note_plans(&mut survey.report, device));
+    for (device, trial) in devices.iter_mut().zip(&trials).filter(|(device, _)| !device.parts.is_empty()) {
+        endings.extend(run_device(survey, device, trial, job, output, stop, &mut log));
+    }
+    if let Some(failed) = log.failed {
+        survey.report.errors.push(failed);
+        endings.push(Ending::Failed);
+    }
+    Ok(endings)
+}
+
+/// Makes sure that a device is still what it was and nobody's, and tries its route where that is due. An ending for each
+/// part where that failed.
+fn make_ready(survey: &mut Survey, mut device: Prepared, job: &TrimJob) -> Result<Ready, Vec<Ending>> {
+    let target = device.target;
+    let name = survey.report.targets[target].name.clone();
+    match survey.targets[target].seal() {
+        Ok(remark) => survey.report.targets[target].reasons.extend(remark.map(Reason::warning)),
+        Err(error) => {
+            survey.report.errors.push(format!("{name}: {error}"));
+            return Err(vec![Ending::Refused; device.parts.len()]);
+        }
+    }
+    match tried_route(survey, &mut device, job) {
+        Ok(trial) => Ok(Ready { device, trial }),
+        Err(failed) => Err(note_failed(survey, &device, &failed)),
+    }
+}
+
+/// Notes why nothing is sent to a device; an ending for each part.
+fn note_failed(survey: &mut Survey, device: &Prepared, failed: &Failed) -> Vec<Ending> {
+    let name = &survey.report.targets[device.target].name;
+    let why = format!("{name}: {}", failed.why);
+    survey.report.errors.push(why);
+    note_verdict(&mut survey.report, device, &failed.verdict, &failed.evidence);
+    vec![failed.ending; device.parts.len()]
+}
+
+/// Carries out every plan of a device. An ending for each part.
+fn run_device(
+    survey: &mut Survey,
+    device: &mut Prepared,
+    trial: &Tried,
+    job: &TrimJob,
+    output: &Output,
+    stop: &AtomicBool,
+    log: &mut Log,
+) -> Vec<Ending> {
+    let name = survey.report.targets[device.target].name.clone();
+    let mut guard = match Guard::before(device) {
+        Ok(guard) => guard,
+        Err(failed) => return note_failed(survey, device, &failed),
+    };
+    let target = &survey.targets[device.target];
+    let total = device.parts.iter().map(|part| part.plan.facts().bytes).sum();
+    let progress = Progress::start(output.progress, device.route.name, total);
+    let look = Look::new();
+    let mut watcher = RunWatcher { target, progress, log, guard: guard.as_mut(), harm: None, look };
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for part in &device.parts {
+        if outcomes.last().is_some_and(|last| !matches!(last.stop, Stop::Finished)) {
+            break;
+        }
+        outcomes.push(execute(&part.plan, device.transport.as_mut(), &mut watcher, stop, job.max_rate));
+    }
+    watcher.progress.finish();
+    let harm = watcher.harm.take();
+    let flushed = flush_error(device.transport.flush()).map(|error| describe(&name, &error));
+    // Raw commands pass below the page cache, which may still hold what is gone now.
+    let dropped = target.drop_caches().err().map(|error| format!("{name}: {error}"));
+    let failed = outcomes.iter().any(|outcome| matches!(outcome.stop, Stop::Failed(_)));
+    let harm = harm.or_else(|| guard.as_mut().and_then(|guard| guard.harm(failed))).map(|what| {
+        format!(
+            "{name}: {what}. The run has ended, and files near by may be damaged: check the volume (fsck -n) and compare \
+             with a backup; do not use this route on this device again"
+        )
+    });
+    survey.report.errors.extend(flushed.into_iter().chain(dropped).chain(harm.clone()));
+    note_verdict(&mut survey.report, device, &trial.verdict, &trial.evidence);
+    let mut endings: Vec<Ending> =
+        outcomes.iter().map(|outcome| ending_of_stop(&outcome.stop, outcome.bytes)).collect();
+    // Parts that were not reached end like the one that stopped the run, with nothing done.
+    if let Some(last) = outcomes.last() {
+        endings.resize(device.parts.len(), ending_of_stop(&last.stop, 0));
+    }
+    if harm.is_some() {
+        endings = vec![Ending::Refused; device.parts.len()];
+    }
+    for (part, outcome) in device.parts.iter().zip(&outcomes) {
+        note_outcome(&mut survey.report, part, &name, device.target, outcome);
+    }
+    endings
+}
+
+/// Tries the route of `device`. Where `auto` chose it behind USB and it has no effect or is rejected, the next one is
+/// tried; the plan is then that one's, of the same free space. A reviewed plan is not exchanged.
+fn tried_route(survey: &Survey, device: &mut Prepared, job: &TrimJob) -> Result<Tried, Failed> {
+    let target = &survey.targets[device.target];
+    let mut failures: Vec<(&str, Failed)> = Vec::new();
+    loop {
+        match try_route(target, device, job.canary) {
+            Ok(trial) => return Ok(trial),
+            Err(failed) => failures.push((device.route.name, failed)),
+        }
+        let names: Vec<&str> = failures.iter().map(|(name, _)| *name).collect();
+        let last = failures.last().map(|(_, failed)| failed.ending);
+        let may_go_on = last == Some(Ending::NoRoute) && job.via.is_none() && job.plan.is_none();
+        let next = (may_go_on && device.device.facts.is_usb())
+            .then(|| prepare_without(survey, device.target, job, &names).ok())
+            .flatten();
+        match next {
+            Some(next) => *device = next,
+            None => return Err(together(failures)),
+        }
+    }
+}
+
+/// Why none of several routes was used. The last one tried gives ending, verdict and evidence.
+fn together(failures: Vec<(&str, Failed)>) -> Failed {
+    let whys: Vec<String> = failures.iter().map(|(name, failed)| format!("{name}: {}", failed.why)).collect();
+    let why = whys.join("; ");
+    match failures.into_iter().next_back() {
+        Some((_, last)) => Failed { why, ..last },
+        None => Failed { ending: Ending::NoRoute, why, verdict: None, evidence: "none".to_owned() },
+    }
+}
+
+/// A device without a cache to flush rejects the command; that is no failure.
+fn flush_error(flushed: Result<(), TransportError>) -> Option<TransportError> {
+    flushed.err().filter(|error| error.kind() != ErrorKind::Rejected)
+}
+
+/// How one part ended. `done` are the bytes that the device took for it.
+fn ending_of_stop(stop: &Stop, done: u64) -> Ending {
+    match stop {
+        Stop::Finished => Ending::Done,
+        Stop::Interrupted => Ending::Stopped,
+        Stop::Failed(_) | Stop::Objected(_) if done > 0 => Ending::Partly,
+        Stop::Failed(error) => ending_of_error(error),
+        Stop::Objected(_) => Ending::Refused,
+    }
+}

@@ -1,0 +1,135 @@
+//! The eyes of a run: who comes to use the target, what changes beside the discarded ranges, and the log.
+
+use crate::cli::Ending;
+use crate::cli::job::TrimJob;
+use crate::cli::routes::Prepared;
+use crate::cli::trial::{Failed, all_planned, nonce};
+use crate::plan::Batch;
+use crate::report::progress::Progress;
+use crate::run::Watcher;
+use crate::target::{Target, TargetError};
+use crate::transport::{Direct, NodeKind, TransportError};
+use crate::verify::neighbours::Neighbours;
+use anyhow::Result;
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Watches what lies next to the discarded ranges, on raw routes, which nothing else keeps inside of bounds.
+pub(super) struct Guard {
+    neighbours: Neighbours,
+    reader: Direct,
+}
+
+impl Guard {
+    pub(super) fn before(device: &Prepared) -> Result<Option<Self>, Failed> {
+        let node = &device.device;
+        if !node.facts.is_usb() && node.facts.kind != NodeKind::Scsi {
+            return Ok(None);
+        }
+        let extents = all_planned(device);
+        let remembered = Direct::open(&node.file, &node.facts).and_then(|mut reader| {
+            let lba = device.transport.limits().lba_size().bytes().max(node.facts.logical_block.bytes());
+            let neighbours = Neighbours::remember(&mut reader, &extents, node.facts.size, lba, nonce())?;
+            Ok(Some(Self { neighbours, reader }))
+        });
+        remembered.map_err(|error| Failed {
+            ending: Ending::Failed,
+            why: format!("what lies next to the free space could not be read: {error}; next: {}", error.advice()),
+            verdict: None,
+            evidence: "none".to_owned(),
+        })
+    }
+
+    /// What changed next to any discarded range, or why that cannot be said. After a run that `failed` the device may
+    /// not be there to be read, which then is told already.
+    pub(super) fn harm(&mut self, failed: bool) -> Option<String> {
+        let changed = self.neighbours.changed(&mut self.reader);
+        changed.unwrap_or_else(|error| (!failed).then(|| unread(&error)))
+    }
+
+    fn harm_by(&mut self, batch: &Batch<'_>) -> Option<String> {
+        let changed = self.neighbours.changed_beside(&mut self.reader, batch.byte_ranges());
+        changed.unwrap_or_else(|error| Some(unread(&error)))
+    }
+}
+
+fn unread(error: &TransportError) -> String {
+    format!("what lies next to the discarded space could not be read again ({error})")
+}
+
+/// Every command and its answer, for `--log`.
+pub(super) struct Log {
+    file: Option<File>,
+    /// The first line that could not be written, in words.
+    pub(super) failed: Option<String>,
+}
+
+impl Log {
+    pub(super) fn open(job: &TrimJob) -> Result<Self> {
+        let file = job.log.as_deref().map(crate::cli::new_file).transpose()?;
+        Ok(Self { file, failed: None })
+    }
+
+    fn line(&mut self, batch: &Batch<'_>, answer: &str) {
+        let Some(file) = &mut self.file else { return };
+        let ranges: Vec<String> =
+            batch.byte_ranges().map(|range| format!("{}+{}", range.start(), range.len())).collect();
+        // A log on a full disk must not stop a run half way; it is told at the end.
+        if let Err(error) = writeln!(file, "{answer}\t{}", ranges.join(" ")) {
+            self.failed.get_or_insert(format!("the log is not complete: {error}"));
+        }
+    }
+}
+
+pub(super) struct RunWatcher<'a> {
+    pub(super) target: &'a Target,
+    pub(super) progress: Progress,
+    pub(super) log: &'a mut Log,
+    pub(super) guard: Option<&'a mut Guard>,
+    /// What was found changed that should not have.
+    pub(super) harm: Option<String>,
+    pub(super) look: Look,
+}
+
+/// When to look again who uses the target. A look goes through all processes, so it may take a twentieth of the time.
+pub(super) struct Look {
+    due: Instant,
+}
+
+impl Look {
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    pub(super) fn new() -> Self {
+        Self { due: Instant::now() + Self::PAUSE }
+    }
+
+    fn again(&mut self, target: &Target) -> Result<(), TargetError> {
+        let began = Instant::now();
+        if began < self.due {
+            return Ok(());
+        }
+        target.must_be_still_unused()?;
+        self.due = Instant::now() + Self::PAUSE.max(began.elapsed() * 20);
+        Ok(())
+    }
+}
+
+impl Watcher for RunWatcher<'_> {
+    fn taken(&mut self, batch: &Batch<'_>, took: Duration) {
+        self.harm = self.harm.take().or_else(|| self.guard.as_mut().and_then(|guard| guard.harm_by(batch)));
+        self.progress.advance(batch.bytes());
+        self.log.line(batch, &format!("taken in {} ms", took.as_millis()));
+    }
+
+    fn not_taken(&mut self, batch: &Batch<'_>, error: &TransportError) {
+        self.log.line(batch, &format!("not taken: {error}"));
+    }
+
+    fn objection(&mut self) -> Option<String> {
+        self.harm.clone().or_else(|| {
+            let undisturbed = self.target.must_be_undisturbed().and_then(|()| self.look.again(self.target));
+            undisturbed.err().map(|error| error.to_string())
+        })
+    }
+}
