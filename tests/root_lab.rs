@@ -15,6 +15,8 @@ mod lab;
 mod md;
 #[path = "common/md_array.rs"]
 mod md_array;
+#[path = "root_lab/mounted.rs"]
+mod mounted;
 #[path = "root_lab/trim.rs"]
 mod trim;
 
