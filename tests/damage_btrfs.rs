@@ -12,7 +12,7 @@ mod kernel;
 
 use coldtrim_parsers::source::Source;
 use coldtrim_parsers::witness::{Testimony, hear};
-use common::{Rng, crc32c, full, parse_ranges, seed, tool_ok};
+use common::{Rng, coldtrim, crc32c, full, parse_ranges, seed, tool_ok};
 use damage::{Sparse, assert_refused, assert_sound, cost, format, metadata, refusal, volume};
 use images::{Fill, KINDS, Kind, make};
 use kernel::Loop;
@@ -373,12 +373,35 @@ fn root_several_filled_devices_equal_python() {
     for (_, (count, options)) in SEVERAL.iter().enumerate().filter(|(index, _)| full() || index % 4 == first) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let paths = devices(folder.path(), *count, options);
-        {
+        let on_the_mount = |act: &mut dyn FnMut(&Path)| {
             let loops: Vec<Loop> = paths.iter().map(|path| Loop::new(path)).collect();
             let named: Vec<String> = loops.iter().map(|device| format!("device={}", device.0)).collect();
-            let mount = images::mounted(folder.path(), &loops[0].0, &named.join(","));
-            images::live(mount.place(), false, &mut rng);
-        }
+            act(images::mounted(folder.path(), &loops[0].0, &named.join(",")).place());
+        };
+        on_the_mount(&mut |place| images::live(place, false, &mut rng));
         compare_devices(&paths, options);
+        let (mut before, mut after) = (String::new(), String::new());
+        on_the_mount(&mut |place| before = kernel::hashes(place));
+        trims_together(&paths, options);
+        on_the_mount(&mut |place| after = kernel::hashes(place));
+        assert!(before.lines().count() > 20 && before == after, "{options}: files changed");
     }
+}
+
+/// One device alone is refused; all together are trimmed in one run, each by its own map.
+fn trims_together(paths: &[PathBuf], what: &str) {
+    let names: Vec<&str> = paths.iter().map(|path| path.to_str().expect("a UTF-8 path")).collect();
+    let alone = coldtrim(&["trim", "--yes", names[0]]);
+    assert_eq!(alone.status.code(), Some(3), "{what}");
+    assert!(
+        String::from_utf8_lossy(&alone.stdout).contains(&format!("has {} devices, of which 1", names.len())),
+        "{alone:?}"
+    );
+    let run = coldtrim(&[&["trim", "--yes", "--json"], &names[..]].concat());
+    let report: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
+    assert_eq!(report["exit_code"], 0, "{what}: {report}");
+    assert_eq!(report["outcome"]["bytes"], report["plan"]["bytes"], "{what}");
+    let volumes = report["volumes"].as_array().expect("a list");
+    assert_eq!(volumes.len(), names.len(), "{what}");
+    assert!(volumes.iter().all(|volume| volume["outcome"]["bytes"].as_u64() > Some(100 << 20)), "{what}: {report}");
 }
