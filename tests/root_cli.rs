@@ -294,6 +294,9 @@ fn root_partitions_that_the_kernel_sees_elsewhere_are_refused() {
     tool_ok("addpart", &[&plain.0, "1", "2048", "4096"]);
     refused(&plain.0, &["the kernel sees", "no partition table can be read"]);
     refused(&format!("{}p1", plain.0), &["the kernel sees", "no partition table can be read"]);
+    // A loop device keeps its partitions for the next file, too.
+    tool_ok("delpart", &[&plain.0, "1"]);
+    said(&["map", &plain.0]).expect(0, &[]);
 }
 
 /// Who is not root does not see the open files of others; the kernel still tells that there are some.

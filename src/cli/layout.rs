@@ -79,7 +79,7 @@ fn disagreement(partition: &PartitionFacts, table: Option<&FoundTable>) -> Findi
             partition.range
         ),
         "look at both with: lsblk -b -o NAME,START,SIZE and sfdisk --dump; then let the kernel read the table again: \
-         blockdev --rereadpt DISK",
+         blockdev --rereadpt DISK, or partx --update DISK",
     )
 }
 
