@@ -85,7 +85,7 @@ fn attempt(
         return Ok(Trial { verdict, evidence, written: 0 });
     }
     let mut paths = Paths { kernel: &mut kernel, route: own_path.as_deref_mut() };
-    Ok(canary::run(plan, place, device.transport.as_mut(), &mut paths, nonce()))
+    Ok(canary::run(plan, &place, device.transport.as_mut(), &mut paths, nonce()))
 }
 
 /// All planned space of the device, sorted and merged.

@@ -115,20 +115,3 @@ impl<'p> Cursor<'p> {
         self.at = batch.from;
     }
 }
-
-impl Plan {
-    /// A batch of exactly `range`, for a trial before the run; none unless it is whole granules inside one planned
-    /// extent and fits into one command.
-    pub fn batch_of(&self, range: ByteRange) -> Option<Batch<'_>> {
-        let index = self.extents.partition_point(|extent| extent.end() <= range.start());
-        let extent = self.extents.get(index).filter(|extent| extent.contains(range))?;
-        let (granule, alignment) = (self.limits.granularity(), self.limits.alignment());
-        range.round_inwards(granule, alignment).filter(|rounded| *rounded == range)?;
-        let at = Position { extent: index, done: range.start().checked_sub(extent.start())? };
-        let mut cursor = Cursor { plan: self, at };
-        let batch = cursor.next_batch(Cap::bytes(range.len()))?;
-        (batch.byte_ranges().next().map(ByteRange::start) == Some(range.start())
-            && batch.byte_ranges().last().map(ByteRange::end) == Some(range.end()))
-        .then_some(batch)
-    }
-}

@@ -118,6 +118,29 @@ impl Plan {
         }
     }
 
+    /// The part of the plan that holds exactly `ranges` (sorted, disjoint): for trials of a route. None unless each of
+    /// them is whole granules inside one planned extent.
+    pub fn part(&self, ranges: &[ByteRange]) -> Option<Self> {
+        let is_planned = |range: &ByteRange| {
+            let index = self.extents.partition_point(|extent| extent.end() <= range.start());
+            let inside = self.extents.get(index).is_some_and(|extent| extent.contains(*range));
+            inside && range.round_inwards(self.limits.granularity(), self.limits.alignment()) == Some(*range)
+        };
+        let in_order = ranges.windows(2).all(|pair| pair[0].end() <= pair[1].start());
+        if ranges.is_empty() || !in_order || !ranges.iter().all(is_planned) {
+            return None;
+        }
+        let mut part = Self { limits: self.limits, extents: ranges.to_vec(), facts: PlanFacts::default() };
+        part.facts = part.count(0);
+        Some(part)
+    }
+
+    /// The one command that holds all of the plan; none when it takes several.
+    pub fn single_batch(&self) -> Option<Batch<'_>> {
+        let mut batches = self.batches();
+        batches.next().filter(|_| batches.next().is_none())
+    }
+
     /// What will be discarded, in bytes of the device.
     pub fn extents(&self) -> &[ByteRange] {
         &self.extents

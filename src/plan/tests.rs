@@ -83,13 +83,20 @@ fn limits_become_tighter_and_never_looser() {
 }
 
 #[test]
-fn a_trial_batch_lies_inside_one_extent_on_granules() {
+fn the_batch_of_a_trial_lies_inside_planned_extents_on_granules() {
     let plan = build(
         &[range(200, 300), range(400, 500)],
         Claims { granularity: 10, max_range_bytes: 30, max_ranges: 2, ..claims() },
         Policy::default(),
     );
-    let bytes = |start, end| plan.batch_of(range(start, end)).map(|batch| batch.byte_ranges().collect::<Vec<_>>());
+    let bytes_of = |ranges: &[ByteRange]| {
+        let part = plan.part(ranges)?;
+        part.single_batch().map(|batch| batch.byte_ranges().collect::<Vec<_>>())
+    };
+    let bytes = |start, end| bytes_of(&[range(start, end)]);
+    assert_eq!(bytes_of(&[range(210, 220), range(420, 440)]), Some(vec![range(210, 220), range(420, 440)]));
+    assert_eq!(bytes_of(&[range(420, 440), range(210, 220)]), None, "not in order");
+    assert_eq!(bytes_of(&[]), None, "nothing");
     assert_eq!(bytes(210, 240), Some(vec![range(210, 240)]));
     assert_eq!(bytes(410, 470), Some(vec![range(410, 440), range(440, 470)]));
     assert_eq!(bytes(410, 480), None, "more than two ranges of 30 bytes");

@@ -35,6 +35,22 @@ const SMALLEST_BLOCK: usize = 512;
 /// Finds a place inside `plan` where every likely wrong address is free too. `free` is all planned space of the
 /// device, sorted and merged, in bytes; `capacity` and `partitions` (their starts) likewise.
 pub fn find_place(plan: &Plan, free: &[ByteRange], capacity: u64, partitions: &[u64]) -> Option<Place> {
+    SIZES.iter().find_map(|(target, guard)| {
+        // A granule more than a round number: whoever rounds outwards hits a guard at one end at least.
+        let odd = target.next_multiple_of(plan.limits().granularity()) + plan.limits().granularity();
+        find_place_of(plan, free, capacity, partitions, (odd, *guard))
+    })
+}
+
+/// The same for a target of about `target` bytes (as much of it as one range of one command holds) between guards of
+/// about `guard` bytes.
+pub fn find_place_of(
+    plan: &Plan,
+    free: &[ByteRange],
+    capacity: u64,
+    partitions: &[u64],
+    (target, guard): (u64, u64),
+) -> Option<Place> {
     let limits = plan.limits();
     let lba = limits.lba_size().bytes();
     let to_lba = |ranges: &[ByteRange]| -> Vec<(u64, u64)> {
@@ -49,19 +65,15 @@ pub fn find_place(plan: &Plan, free: &[ByteRange], capacity: u64, partitions: &[
         granule: limits.granularity() / lba,
         alignment: limits.alignment() / lba,
     };
-    SIZES.iter().find_map(|(target, guard)| {
-        let granule = limits.granularity();
-        // A granule more than a round number: whoever rounds outwards hits a guard at one end at least.
-        let target =
-            (target.next_multiple_of(granule) + granule).min(limits.max_range_bytes()).min(limits.max_command_bytes());
-        let guard = guard.next_multiple_of(granule);
-        let start = ground.choose(target / lba, guard / lba)? * lba;
-        let place = Place {
-            ground: ByteRange::with_len(start - guard, target + 2 * guard)?,
-            target: ByteRange::with_len(start, target)?,
-        };
-        plan.batch_of(place.target).map(|_| place)
-    })
+    let granule = limits.granularity();
+    let target = target.next_multiple_of(granule).min(limits.max_range_bytes()).min(limits.max_command_bytes());
+    let guard = guard.next_multiple_of(granule);
+    let start = ground.choose(target / lba, guard / lba)? * lba;
+    let place = Place {
+        ground: ByteRange::with_len(start - guard, target + 2 * guard)?,
+        targets: vec![ByteRange::with_len(start, target)?],
+    };
+    plan.part(&place.targets)?.single_batch().map(|_| ()).map(|()| place)
 }
 
 /// Compares `places` (each whole logical blocks) through both paths. The first difference is a verdict.
@@ -88,10 +100,11 @@ pub struct Paths<'a> {
 }
 
 /// Runs the trial at `place`, which [`find_place`] chose inside `plan`.
-pub fn run(plan: &Plan, place: Place, transport: &mut dyn Transport, paths: &mut Paths<'_>, nonce: u64) -> Trial {
+pub fn run(plan: &Plan, place: &Place, transport: &mut dyn Transport, paths: &mut Paths<'_>, nonce: u64) -> Trial {
     let mut written = 0;
-    let verdict = match plan.batch_of(place.target) {
-        None => Verdict::Inconclusive("the place is not inside the plan".to_owned()),
+    let part = plan.part(&place.targets);
+    let verdict = match part.as_ref().and_then(Plan::single_batch) {
+        None => Verdict::Inconclusive("the place is not inside the plan, or no single command".to_owned()),
         Some(batch) => match attempt(&batch, place, transport, paths, nonce, &mut written) {
             Ok(verdict) => verdict,
             Err(error) if error.kind() == ErrorKind::Rejected => Verdict::Rejected(error.to_string()),
@@ -104,7 +117,7 @@ pub fn run(plan: &Plan, place: Place, transport: &mut dyn Transport, paths: &mut
 
 fn attempt(
     batch: &Batch<'_>,
-    place: Place,
+    place: &Place,
     transport: &mut dyn Transport,
     paths: &mut Paths<'_>,
     nonce: u64,
@@ -141,30 +154,35 @@ fn read(paths: &mut Paths<'_>, range: ByteRange) -> Result<Option<Vec<u8>>, Tran
 }
 
 /// What the bytes say: `before` was written over the whole ground, `after` was read from it.
-fn judge(place: Place, before: &[u8], after: &[u8]) -> Verdict {
-    let Some([from, to]) = inside(place) else {
+fn judge(place: &Place, before: &[u8], after: &[u8]) -> Verdict {
+    let Some(targets) = place.targets.iter().map(|target| inside(place, *target)).collect::<Option<Vec<_>>>() else {
         return Verdict::Inconclusive(format!("{} is too large for a trial", place.ground));
     };
-    let outside = [(0, from), (to, before.len())]
-        .into_iter()
-        .find_map(|(start, end)| first_difference(&before[start..end], &after[start..end]).map(|index| start + index));
-    if let Some(index) = outside {
-        let at = u64::try_from(index).map_or(u64::MAX, |index| place.ground.start() + index);
-        return Verdict::Harmful(format!("byte {at} changed, outside the discarded {}", place.target));
+    let mut kept = 0;
+    for (start, end) in targets.iter().map(|[from, to]| (*from, *to)).chain([(before.len(), before.len())]) {
+        if let Some(index) = first_difference(&before[kept..start], &after[kept..start]) {
+            let at = u64::try_from(kept + index).map_or(u64::MAX, |index| place.ground.start() + index);
+            return Verdict::Harmful(format!("byte {at} changed, outside the discarded {place}"));
+        }
+        kept = end;
     }
-    let (before, after) = (&before[from..to], &after[from..to]);
-    let pairs = || before.chunks(SMALLEST_BLOCK).zip(after.chunks(SMALLEST_BLOCK));
+    let pairs = || {
+        let of = |[from, to]: &[usize; 2]| {
+            before[*from..*to].chunks(SMALLEST_BLOCK).zip(after[*from..*to].chunks(SMALLEST_BLOCK))
+        };
+        targets.iter().flat_map(of)
+    };
     match pairs().filter(|(before, after)| before == after).count() {
-        0 => Verdict::Works { zeroes: after.iter().all(|byte| *byte == 0) },
+        0 => Verdict::Works { zeroes: pairs().all(|(_, after)| after.iter().all(|byte| *byte == 0)) },
         same if same == pairs().count() => Verdict::NoEvidence,
-        _ => Verdict::Unstable(format!("only a part of the discarded {} changed", place.target)),
+        _ => Verdict::Unstable(format!("only a part of the discarded {place} changed")),
     }
 }
 
-/// Where the target lies inside the ground: first byte and end.
-fn inside(place: Place) -> Option<[usize; 2]> {
+/// Where a target lies inside the ground: first byte and end.
+fn inside(place: &Place, target: ByteRange) -> Option<[usize; 2]> {
     let offset = |at: u64| usize::try_from(at.checked_sub(place.ground.start())?).ok();
-    Some([offset(place.target.start())?, offset(place.target.end())?])
+    Some([offset(target.start())?, offset(target.end())?])
 }
 
 /// The first index at which two slices of one length differ.
@@ -173,7 +191,7 @@ fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     if one == other { None } else { one.iter().zip(other).position(|(a, b)| a != b) }
 }
 
-fn evidence(verdict: &Verdict, place: Place) -> String {
+fn evidence(verdict: &Verdict, place: &Place) -> String {
     let what = format!("a pattern of {} bytes at byte {}", place.ground.len(), place.ground.start());
     match verdict {
         Verdict::Works { zeroes: true } => {
@@ -211,7 +229,9 @@ fn next(state: &mut u64) -> u64 {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { ground: range(4096, 12288), target: range(6144, 8192) };
+    fn place() -> Place {
+        Place { ground: range(4096, 12288), targets: vec![range(6144, 8192)] }
+    }
 
     const fn range(start: u64, end: u64) -> ByteRange {
         match ByteRange::new(start, end) {
@@ -222,15 +242,15 @@ mod tests {
 
     /// The pattern, with `change` done to the bytes `from..to` of the device.
     fn judged(from: usize, to: usize, change: impl Fn(u8) -> u8) -> Verdict {
-        let before = pattern(PLACE.ground, 512, 7);
+        let before = pattern(place().ground, 512, 7);
         let mut after = before.clone();
         after[from - 4096..to - 4096].iter_mut().for_each(|byte| *byte = change(*byte));
-        judge(PLACE, &before, &after)
+        judge(&place(), &before, &after)
     }
 
     #[test]
     fn the_pattern_never_repeats_a_block() {
-        let bytes = pattern(PLACE.ground, 512, 7);
+        let bytes = pattern(place().ground, 512, 7);
         assert_eq!(bytes.len(), 8192);
         let mut blocks: Vec<&[u8]> = bytes.chunks(512).collect();
         blocks.sort_unstable();

@@ -2,6 +2,7 @@
 
 pub mod canary;
 pub mod claims;
+pub mod examine;
 pub mod neighbours;
 pub mod place;
 
@@ -51,11 +52,27 @@ impl Verdict {
     }
 }
 
-/// A place for a trial: the bytes to discard, with room on both sides that must stay as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A place for a trial: the bytes to discard, with room around them that must stay as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Target and guards together; all of it free.
+    /// Targets and guards together; all of it free.
     pub ground: ByteRange,
-    /// What is discarded.
-    pub target: ByteRange,
+    /// What is discarded by one command: sorted, disjoint.
+    pub targets: Vec<ByteRange>,
+}
+
+impl Place {
+    /// Bytes to discard.
+    pub fn bytes(&self) -> u64 {
+        self.targets.iter().map(|target| target.len()).sum()
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.targets.as_slice() {
+            [target] => write!(f, "{target}"),
+            several => write!(f, "{} ranges in {}", several.len(), self.ground),
+        }
+    }
 }
