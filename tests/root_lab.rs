@@ -17,6 +17,8 @@ mod md;
 mod md_array;
 #[path = "root_lab/mounted.rs"]
 mod mounted;
+#[path = "root_lab/probe.rs"]
+mod probe;
 #[path = "root_lab/trim.rs"]
 mod trim;
 

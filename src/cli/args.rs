@@ -236,6 +236,24 @@ pub struct ProbeArgs {
     /// Leave out serial numbers and other marks of this one unit, so that the report can be shared
     #[arg(long)]
     pub anonymous: bool,
+    /// Find out what is true: write patterns into free space, discard them by every route, and read what happened
+    #[arg(long)]
+    pub test: bool,
+    /// Test this route only (repeatable; default: those that trim would choose by itself)
+    #[arg(long, value_name = "ROUTE", requires = "test")]
+    pub via: Vec<String>,
+    /// Test in these bytes of the disk instead of free space; what is there is lost
+    #[arg(long, value_name = "START:LENGTH", requires = "test", value_parser = super::size::parse_area)]
+    pub scratch: Option<coldtrim_parsers::units::ByteRange>,
+    /// Write at most this many bytes of test patterns
+    #[arg(long, value_name = "SIZE", requires = "test", default_value = "256M", value_parser = super::size::parse)]
+    pub budget: u64,
+    /// Watch the device for so many seconds afterwards: some bridges reset themselves half a minute later
+    #[arg(long, value_name = "SECONDS", requires = "test", default_value_t = 40)]
+    pub settle: u64,
+    /// Do not ask before writing
+    #[arg(long, requires = "test")]
+    pub yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,11 +1,10 @@
 //! `coldtrim demo`: the main job on carried images, and one table at the end.
 
-use super::job::{Output, Scope, TrimJob};
+use super::job::{Output, TrimJob};
 use super::{Ending, trim};
 use crate::demo::{Check, DEMOS, Demo, check, first_nonzero};
 use crate::report::{Report, human};
 use anyhow::{Context, Result, bail};
-use coldtrim_parsers::stack::Options;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -81,26 +80,7 @@ fn show(demo: &Demo, image: &Path, output: &Output) -> Result<Row> {
 }
 
 fn job(image: &Path) -> TrimJob {
-    TrimJob {
-        scope: Scope {
-            member: None,
-            targets: vec![image.display().to_string()],
-            offset: 0,
-            size: None,
-            options: Options::default(),
-            accept: Vec::new(),
-        },
-        dry_run: false,
-        via: Some("punch".to_owned()),
-        min_extent: None,
-        unallocated: false,
-        yes: true,
-        canary: true,
-        save_plan: None,
-        plan: None,
-        max_rate: None,
-        log: None,
-    }
+    TrimJob { via: Some("punch".to_owned()), ..TrimJob::of(image.display().to_string()) }
 }
 
 fn tell(row: &Row, report: &Report, before: Check, image: &Path) -> Result<()> {

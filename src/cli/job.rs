@@ -1,9 +1,10 @@
 //! From words to a checked job: what is here has passed every test that needs no device.
 
-use super::args::{ColorArg, Command, MapFormatArg, OutputArgs, ProgressArg, TargetArgs, TrimArgs};
+use super::args::{ColorArg, Command, MapFormatArg, OutputArgs, ProbeArgs, ProgressArg, TargetArgs, TrimArgs};
 use crate::report::progress::Mode;
 use crate::report::text::Paint;
 use coldtrim_parsers::stack::{Options, WitnessMode};
+use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Consent;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -90,6 +91,47 @@ pub struct TrimJob {
     pub log: Option<PathBuf>,
 }
 
+impl TrimJob {
+    /// A trim of one target, as if nothing else had been typed.
+    pub fn of(target: String) -> Self {
+        Self {
+            scope: Scope {
+                member: None,
+                targets: vec![target],
+                offset: 0,
+                size: None,
+                options: Options::default(),
+                accept: Vec::new(),
+            },
+            dry_run: false,
+            via: None,
+            min_extent: None,
+            unallocated: false,
+            yes: true,
+            canary: true,
+            save_plan: None,
+            plan: None,
+            max_rate: None,
+            log: None,
+        }
+    }
+}
+
+/// A `probe --test`.
+#[derive(Debug, Clone)]
+pub struct TestJob {
+    /// These routes; those of `auto` when empty.
+    pub via: Vec<String>,
+    /// Bytes of the disk to use in place of free space.
+    pub scratch: Option<ByteRange>,
+    /// Most bytes to write.
+    pub budget: u64,
+    /// Seconds to watch the device afterwards.
+    pub settle: u64,
+    /// Do not ask.
+    pub yes: bool,
+}
+
 /// A checked job.
 #[derive(Debug, Clone)]
 pub enum Job {
@@ -105,6 +147,8 @@ pub enum Job {
         device: String,
         /// Without the marks of one unit.
         anonymous: bool,
+        /// Not only claims: what is true.
+        test: Option<TestJob>,
     },
     /// `demo`
     Demo {
@@ -186,7 +230,12 @@ impl Job {
                 Self::Map(scope(args.target)?, format, args.svg)
             }
             Command::Trim(args) => Self::Trim(trim(args)?),
-            Command::Probe(args) => Self::Probe { device: args.device, anonymous: args.anonymous },
+            Command::Probe(args) => {
+                args.via.iter().try_for_each(|name| known_route(name))?;
+                let ProbeArgs { device, anonymous, test, via, scratch, budget, settle, yes } = args;
+                let test = test.then_some(TestJob { via, scratch, budget, settle, yes });
+                Self::Probe { device, anonymous, test }
+            }
             Command::Demo(args) => Self::Demo { keep: args.keep, fs: args.fs },
             Command::Completions { shell } => Self::Completions(shell),
         })
@@ -218,6 +267,14 @@ fn scope(args: TargetArgs) -> Result<Scope, UsageError> {
     })
 }
 
+fn known_route(name: &str) -> Result<(), UsageError> {
+    if crate::transport::route(name).is_some() {
+        return Ok(());
+    }
+    let names: Vec<&str> = crate::transport::TRANSPORTS.iter().map(|route| route.name).collect();
+    Err(UsageError::UnknownRoute(name.to_owned(), names.join(", ")))
+}
+
 fn known_format(name: &str) -> Result<(), UsageError> {
     let formats = coldtrim_parsers::fs::FORMATS;
     if formats.iter().any(|format| format.name() == name || format.variants().contains(&name)) {
@@ -229,12 +286,7 @@ fn known_format(name: &str) -> Result<(), UsageError> {
 
 fn trim(args: TrimArgs) -> Result<TrimJob, UsageError> {
     let via = (args.via != "auto").then_some(args.via);
-    if let Some(name) = &via
-        && crate::transport::route(name).is_none()
-    {
-        let names: Vec<&str> = crate::transport::TRANSPORTS.iter().map(|route| route.name).collect();
-        return Err(UsageError::UnknownRoute(name.clone(), names.join(", ")));
-    }
+    via.as_deref().map_or(Ok(()), known_route)?;
     if args.save_plan.is_some() && args.plan.is_some() {
         return Err(UsageError::TwoPlans);
     }

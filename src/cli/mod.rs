@@ -51,6 +51,8 @@ pub enum Ending {
     NoRoute = 4,
     /// Some volumes or ranges refused or failed, the rest done.
     Partly = 5,
+    /// The verdict of a test: harmful, or no evidence in spite of a promise.
+    Disproved = 6,
     /// The user said no, or interrupted.
     Stopped = 130,
 }
@@ -65,6 +67,7 @@ impl Ending {
             Self::Refused => 3,
             Self::NoRoute => 4,
             Self::Partly => 5,
+            Self::Disproved => 6,
             Self::Stopped => 130,
         }
     }
@@ -100,7 +103,7 @@ fn run(job: Job, output: &Output) -> anyhow::Result<Ending> {
         Job::List(devices) => list::run(&devices, output),
         Job::Map(scope, format, picture) => map::run(&scope, format, picture.as_deref(), output),
         Job::Trim(job) => trim::run(&job, output),
-        Job::Probe { device, anonymous } => probe::run(&device, anonymous, output),
+        Job::Probe { device, anonymous, test } => probe::run(&device, anonymous, test.as_ref(), output),
         Job::Demo { keep, fs } => demo::run(keep.as_deref(), fs.as_deref(), output),
         Job::Completions(shell) => completions(shell),
     }

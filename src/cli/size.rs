@@ -33,6 +33,13 @@ fn scaled(number: &str, factor: u64) -> Option<u64> {
     (product % divisor == 0).then_some(product / divisor)
 }
 
+/// `START:LENGTH`, each as a size.
+pub fn parse_area(text: &str) -> Result<coldtrim_parsers::units::ByteRange, String> {
+    let (start, len) = text.split_once(':').ok_or("expected START:LENGTH, such as 10G:1G")?;
+    let area = coldtrim_parsers::units::ByteRange::with_len(parse(start)?, parse(len)?);
+    area.ok_or_else(|| "expected at least one byte, before the end of all numbers".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse;

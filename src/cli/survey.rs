@@ -382,7 +382,7 @@ pub fn ending_of(error: &anyhow::Error) -> Ending {
                 Unanswered::No => Ending::Stopped,
             };
         }
-        if cause.is::<super::saved_plan::Differs>() {
+        if cause.is::<super::saved_plan::Differs>() || cause.is::<super::probe::Refused>() {
             return Ending::Refused;
         }
         if cause.is::<crate::report::formats::FormatError>() || cause.is::<UsageError>() {

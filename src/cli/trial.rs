@@ -108,7 +108,7 @@ const SAMPLES: u64 = 16;
 const SAMPLE_BYTES: u64 = 4096;
 
 /// Places all over the device, its first and last blocks among them.
-fn sample(device: &Prepared) -> Vec<ByteRange> {
+pub fn sample(device: &Prepared) -> Vec<ByteRange> {
     let block = device.transport.limits().lba_size().bytes();
     let length = SAMPLE_BYTES.next_multiple_of(block);
     let Some(last) = device.transport.capacity().checked_sub(length) else { return Vec::new() };

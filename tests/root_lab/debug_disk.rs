@@ -85,16 +85,16 @@ const KINDS: &[Kind] = &[
 ];
 
 /// A loaded scsi_debug; unloaded again when dropped. There is only one at a time.
-struct DebugDisk {
-    lab: &'static Lab,
-    node: String,
+pub struct DebugDisk {
+    pub lab: &'static Lab,
+    pub node: String,
     /// Bytes.
     size: u64,
     _claim: MutexGuard<'static, ()>,
 }
 
 impl DebugDisk {
-    fn load(parameters: &str, megabytes: u64) -> Self {
+    pub fn load(parameters: &str, megabytes: u64) -> Self {
         static ONLY_ONE: Mutex<()> = Mutex::new(());
         let claim = ONLY_ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let lab = Lab::get();
@@ -117,7 +117,7 @@ impl DebugDisk {
     }
 
     /// A volume of real files on a disk of which every block is mapped.
-    fn make(&self, format: &str, table: &str) -> Volume {
+    pub fn make(&self, format: &str, table: &str) -> Volume {
         let pattern = self.lab.share.join("pattern.raw");
         backing::create(&pattern, self.size).expect("room for a pattern");
         backing::fill(&pattern, self.size);

@@ -1,7 +1,11 @@
 //! `coldtrim probe`: what the bridge, the drive and the kernel claim about discarding, where they contradict each
 //! other, and what follows.
 
-use super::job::{Output, UsageError};
+mod test;
+
+pub use test::Refused;
+
+use super::job::{Output, TestJob, UsageError};
 use super::survey::identify;
 use super::{Ending, device};
 use crate::report::{Reason, SCHEMA, human};
@@ -30,8 +34,14 @@ struct Answer {
     kernel: Option<String>,
     /// What speaks against trimming this disk at all.
     reasons: Vec<Reason>,
+    /// How many of them are of the device, not of this machine.
+    #[serde(skip)]
+    of_device: usize,
     /// Every route, in the order in which `auto` tries them.
     routes: Vec<RouteAnswer>,
+    /// What the routes really did, when that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test: Option<test::Results>,
     exit_code: u8,
 }
 
@@ -67,10 +77,18 @@ struct RouteLimits {
 }
 
 /// Runs the verb.
-pub fn run(spec: &str, anonymous: bool, output: &Output) -> Result<Ending> {
+pub fn run(spec: &str, anonymous: bool, test: Option<&TestJob>, output: &Output) -> Result<Ending> {
     let target = Opener::default().open(spec, Intent::Read, &identify)?;
     let disk = askable(&target, spec)?;
     let mut answer = ask(&target, disk)?;
+    drop(target);
+    let mut ending = Ending::Done;
+    if let Some(job) = test {
+        let results = test::run(spec, job, output)?;
+        ending = results.ending();
+        answer.exit_code = ending.code();
+        answer.test = Some(results);
+    }
     if anonymous {
         answer.make_anonymous();
     }
@@ -79,7 +97,7 @@ pub fn run(spec: &str, anonymous: bool, output: &Output) -> Result<Ending> {
     } else {
         print(&mut std::io::stdout().lock(), &answer, output)?;
     }
-    Ok(Ending::Done)
+    Ok(ending)
 }
 
 /// The disk, when there is hardware behind the name that can be asked.
@@ -115,10 +133,14 @@ fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
     let routes = TRANSPORTS.iter().filter_map(|route| route_answer(route, &file, &facts)).collect();
     target.must_be_unchanged()?;
     let node = &disk.node.display().to_string();
-    let mut reasons: Vec<Reason> = target.findings().iter().map(|finding| Reason::new(finding, node, &[])).collect();
+    // What belongs to the device comes first: the rest names mount points and processes of this machine.
+    let mut of_device = suitable::findings(disk, target.partition());
     if disk.rotation != Rotation::Rotating && scsi.as_ref().and_then(ScsiClaims::rotates) == Some(true) {
-        reasons.push(Reason::new(&suitable::rotates(&disk.node), node, &[]));
+        of_device.push(suitable::rotates(&disk.node));
     }
+    let of_machine = target.findings().into_iter().filter(|finding| !of_device.contains(finding)).collect::<Vec<_>>();
+    let reason = |finding| Reason::new(finding, node, &[]);
+    let reasons: Vec<Reason> = of_device.iter().chain(&of_machine).map(reason).collect();
     Ok(Answer {
         schema: SCHEMA,
         command: "probe",
@@ -127,7 +149,9 @@ fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
         disk: disk.clone(),
         scsi,
         reasons,
+        of_device: of_device.len(),
         routes,
+        test: None,
         exit_code: Ending::Done.code(),
     })
 }
@@ -179,8 +203,7 @@ impl Answer {
         if let Some(scsi) = &mut self.scsi {
             scsi.make_anonymous();
         }
-        // Names of mount points and processes belong to the machine, not to the device.
-        self.reasons.clear();
+        self.reasons.truncate(self.of_device);
     }
 }
 
@@ -210,7 +233,10 @@ fn print(out: &mut dyn Write, answer: &Answer, output: &Output) -> std::io::Resu
     }
     writeln!(out, "routes:")?;
     answer.routes.iter().try_for_each(|route| print_route(out, route))?;
-    print_conclusion(out, answer)
+    match &answer.test {
+        None => print_conclusion(out, answer),
+        Some(results) => results.print(out, output),
+    }
 }
 
 fn print_claims(out: &mut dyn Write, scsi: &ScsiClaims) -> std::io::Result<()> {

@@ -1,0 +1,77 @@
+//! `probe` and `probe --test` on real drivers: the verdicts must be what the host sees in the backing file.
+
+use crate::common::parse_ranges;
+use crate::lab::{Lab, Output, Status};
+use crate::trim::COLDTRIM;
+use serde_json::Value;
+
+/// The answer, which must be as the schema says.
+fn json(output: &Output) -> Value {
+    let answer = serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("not JSON ({e}): {output}"));
+    let schema = serde_json::from_str(include_str!("../../schema/coldtrim-1.schema.json")).expect("the schema is JSON");
+    if let Err(error) = jsonschema::validate(&schema, &answer) {
+        panic!("{} at {}: {output}", error, error.instance_path());
+    }
+    answer
+}
+
+/// The drive and the routes that work on it.
+const DRIVES: &[(&str, &[&str])] = &[
+    ("ahci0", &["sat16"]),
+    ("nvme0", &["nvme"]),
+    ("uas0", &["unmap"]),
+    ("bot0", &["unmap"]),
+    ("vcoarse0", &["unmap"]),
+];
+
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_lab_probe_tells_what_the_host_sees() {
+    for (drive, routes) in DRIVES {
+        let disk = Lab::get().drive(drive);
+        let volume = disk.make("ext4", "gpt", 41);
+        let before = disk.snapshot();
+        let asked = disk.lab.run(&format!("{COLDTRIM} probe --json {}", disk.node));
+        assert!(asked.status == Status::Exited(0), "{drive}: {asked}");
+        for route in *routes {
+            let claims = json(&asked)["routes"].clone();
+            let claim = claims.as_array().expect("a list").iter().find(|claim| claim["name"] == *route).cloned();
+            assert_eq!(claim.expect("the route")["prospect"], "worth_trying", "{drive} {route}: {asked}");
+        }
+        before.assert_untouched();
+        let map = disk.lab.run_ok(&format!("{COLDTRIM} map --format ranges {}", volume.node));
+        let free: Vec<(u64, u64)> =
+            parse_ranges(&map).iter().map(|(start, len)| (start + volume.start, *len)).collect();
+        let run = disk.lab.run(&format!("{COLDTRIM} probe --test --yes --json --settle 1 --budget 24M {}", disk.node));
+        assert!(run.status == Status::Exited(0), "{drive}: {run}");
+        let test = json(&run)["test"].clone();
+        for route in *routes {
+            let found = test["routes"].as_array().expect("a list").iter().find(|found| found["name"] == *route);
+            let found = found.unwrap_or_else(|| panic!("{drive}: {route} was not tested: {run}"));
+            assert_eq!(found["verdict"], "works (zeroes)", "{drive} {route}: {found}");
+            assert!(
+                found["rung"].as_u64() >= Some(2) && found["steps"].as_array().is_some_and(|steps| steps.len() > 2),
+                "{found}"
+            );
+            assert!(found["largest"].as_u64() >= Some(64 << 10), "{drive} {route}: {found}");
+        }
+        assert_eq!((&test["left_bytes"], &test["late"]), (&Value::from(0), &Value::Null), "{drive}: {test}");
+        assert!(test["written"].as_u64().is_some_and(|written| written > 0 && written <= 24 << 20), "{drive}: {test}");
+        let _ = disk.lab.run_ok("sync");
+        before.assert_kept_outside(&free);
+        disk.check(&volume);
+    }
+}
+
+/// A drive that keeps what was discarded and promises nothing: accepted, and no more is said than that.
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_lab_probe_claims_nothing_that_was_not_seen() {
+    let disk = crate::debug_disk::DebugDisk::load("lbpu=1 lbprz=0", 32);
+    let volume = disk.make("ext4", "none");
+    let run = disk.lab.run(&format!("{COLDTRIM} probe --test --yes --json --settle 0 --via unmap {}", disk.node));
+    assert!(run.status == Status::Exited(0), "{run}");
+    let found = json(&run)["test"]["routes"][0].clone();
+    assert_eq!((found["name"].as_str(), found["verdict"].as_str()), (Some("unmap"), Some("no evidence")), "{found}");
+    disk.lab.check_volume(&volume);
+}
