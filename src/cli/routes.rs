@@ -149,6 +149,8 @@ pub fn plan(
     let ranges: Vec<ByteRange> = ranges.iter().copied().filter_map(up).collect();
     let within = up(within).ok_or(Refusal::Capacity { size: disk.size, capacity: disk.capacity })?;
     let region = Region { device: prepared.target, origin, ranges: &ranges, within, partition: place };
-    let policy = Policy { min_extent: job.min_extent.unwrap_or(1), granule: 1 };
+    // Never a part of a block that the kernel reads and writes as a whole: a bridge may show larger ones than it counts.
+    let granule = prepared.device.facts.logical_block.bytes();
+    let policy = Policy { min_extent: job.min_extent.unwrap_or(1), granule };
     Plan::build(&disk, &[region], &prepared.transport.limits(), &policy)
 }

@@ -7,7 +7,7 @@ use crate::plan::units::ByteRange;
 use crate::target::Target;
 use crate::transport::{BlockRead, Direct, ReadAfterDiscard, TransportError};
 use crate::verify::Verdict;
-use crate::verify::canary::{self, Paths, Trial};
+use crate::verify::canary::{self, Bench, Paths, Trial};
 
 /// What is known of a route when the run begins.
 pub struct Tried {
@@ -61,21 +61,6 @@ fn attempt(
     let free = all_planned(device);
     let capacity = device.transport.capacity();
     let starts = partition_starts(target);
-    let found = device
-        .parts
-        .iter()
-        .find_map(|part| canary::find_place(&part.plan, &free, capacity, &starts).map(|place| (&part.plan, place)));
-    let Some((plan, place)) = found else {
-        return Ok(Trial {
-            verdict: Verdict::Inconclusive(
-                "no place for a trial: nowhere is there free space of which every wrong address that a bridge may make \
-                 of it is free too"
-                    .to_owned(),
-            ),
-            evidence: "none".to_owned(),
-            written: 0,
-        });
-    };
     let node = &device.device;
     let mut kernel = Direct::open(&node.file, &node.facts)?;
     if let Some(route) = &mut own_path
@@ -85,7 +70,16 @@ fn attempt(
         return Ok(Trial { verdict, evidence, written: 0 });
     }
     let mut paths = Paths { kernel: &mut kernel, route: own_path.as_deref_mut() };
-    Ok(canary::run(plan, &place, device.transport.as_mut(), &mut paths, nonce()))
+    let block = node.facts.logical_block.bytes();
+    let tried = device.parts.iter().find_map(|part| {
+        let bench = Bench { plan: &part.plan, free: &free, capacity, partitions: &starts, block };
+        canary::run_largest(&bench, device.transport.as_mut(), &mut paths, nonce())
+    });
+    Ok(tried.unwrap_or_else(|| {
+        let why = "no place for a trial: nowhere is there free space of which every wrong address that a bridge may make \
+                   of it is free too";
+        Trial { verdict: Verdict::Inconclusive(why.to_owned()), evidence: "none".to_owned(), written: 0 }
+    }))
 }
 
 /// All planned space of the device, sorted and merged.
@@ -109,7 +103,8 @@ const SAMPLE_BYTES: u64 = 4096;
 
 /// Places all over the device, its first and last blocks among them.
 pub fn sample(device: &Prepared) -> Vec<ByteRange> {
-    let block = device.transport.limits().lba_size().bytes();
+    // Whole blocks for both: a bridge may show larger ones than the route counts in.
+    let block = device.transport.limits().lba_size().bytes().max(device.device.facts.logical_block.bytes());
     let length = SAMPLE_BYTES.next_multiple_of(block);
     let Some(last) = device.transport.capacity().checked_sub(length) else { return Vec::new() };
     let step = (last / block / (SAMPLES - 1)).max(1) * block;

@@ -163,7 +163,7 @@ impl Limits {
 }
 
 /// The smallest number that both divide; none when it does not fit.
-pub(super) fn least_common_multiple(a: u64, b: u64) -> Option<u64> {
+pub fn least_common_multiple(a: u64, b: u64) -> Option<u64> {
     let (mut large, mut small) = (a.max(b), a.min(b));
     while small != 0 {
         (large, small) = (small, large % small);

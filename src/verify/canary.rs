@@ -11,9 +11,10 @@
 
 use super::place::Ground;
 use super::{Place, Verdict};
-use crate::plan::units::ByteRange;
+use crate::plan::units::{ByteRange, least_common_multiple};
 use crate::plan::{Batch, Plan};
 use crate::transport::{BlockAccess, BlockRead, ErrorKind, Transport, TransportError};
+use std::time::Duration;
 
 /// What a trial showed and what it rests upon.
 #[derive(Debug, Clone)]
@@ -32,48 +33,81 @@ const SIZES: [(u64, u64); 4] = [(1 << 20, 256 << 10), (256 << 10, 64 << 10), (64
 /// No drive has smaller blocks: what stayed in such a piece was not discarded.
 const SMALLEST_BLOCK: usize = 512;
 
-/// Finds a place inside `plan` where every likely wrong address is free too. `free` is all planned space of the
-/// device, sorted and merged, in bytes; `capacity` and `partitions` (their starts) likewise.
-pub fn find_place(plan: &Plan, free: &[ByteRange], capacity: u64, partitions: &[u64]) -> Option<Place> {
-    SIZES.iter().find_map(|(target, guard)| {
-        // A granule more than a round number: whoever rounds outwards hits a guard at one end at least.
-        let odd = target.next_multiple_of(plan.limits().granularity()) + plan.limits().granularity();
-        find_place_of(plan, free, capacity, partitions, (odd, *guard))
-    })
+/// Where a route may be tried.
+pub struct Bench<'a> {
+    /// What is planned for the route.
+    pub plan: &'a Plan,
+    /// All planned space of the device, sorted and merged, in bytes.
+    pub free: &'a [ByteRange],
+    /// Bytes of the device.
+    pub capacity: u64,
+    /// Where partitions begin.
+    pub partitions: &'a [u64],
+    /// Bytes of a logical block as the kernel reads and writes; a bridge may show larger ones than the route counts in.
+    pub block: u64,
 }
 
-/// The same for a target of about `target` bytes (as much of it as one range of one command holds) between guards of
-/// about `guard` bytes.
-pub fn find_place_of(
-    plan: &Plan,
-    free: &[ByteRange],
-    capacity: u64,
-    partitions: &[u64],
-    (target, guard): (u64, u64),
-) -> Option<Place> {
-    let limits = plan.limits();
-    let lba = limits.lba_size().bytes();
-    let to_lba = |ranges: &[ByteRange]| -> Vec<(u64, u64)> {
-        ranges.iter().map(|range| (range.start() / lba, range.end() / lba)).collect()
-    };
-    let free = to_lba(free);
-    let starts: Vec<u64> = partitions.iter().map(|start| start / lba).collect();
-    let ground = Ground {
-        free: &free,
-        capacity: capacity / lba,
-        partition_starts: &starts,
-        granule: limits.granularity() / lba,
-        alignment: limits.alignment() / lba,
-    };
-    let granule = limits.granularity();
-    let target = target.next_multiple_of(granule).min(limits.max_range_bytes()).min(limits.max_command_bytes());
-    let guard = guard.next_multiple_of(granule);
-    let start = ground.choose(target / lba, guard / lba)? * lba;
-    let place = Place {
-        ground: ByteRange::with_len(start - guard, target + 2 * guard)?,
-        targets: vec![ByteRange::with_len(start, target)?],
-    };
-    plan.part(&place.targets)?.single_batch().map(|_| ()).map(|()| place)
+impl Bench<'_> {
+    /// The granule of places, bytes: what the route can discard and the kernel can write.
+    pub fn granule(&self) -> u64 {
+        least_common_multiple(self.plan.limits().granularity(), self.block).unwrap_or(u64::MAX)
+    }
+
+    /// Places inside the plan where every likely wrong address is free too, the largest first.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        SIZES.iter().filter_map(|(target, guard)| {
+            // A granule more than a round number: whoever rounds outwards hits a guard at one end at least.
+            self.find_place_of(target.checked_next_multiple_of(self.granule())?.checked_add(self.granule())?, *guard)
+        })
+    }
+
+    /// The same for a target of about `target` bytes (as much of it as one range of one command holds) between guards
+    /// of about `guard` bytes.
+    pub fn find_place_of(&self, target: u64, guard: u64) -> Option<Place> {
+        let limits = self.plan.limits();
+        let lba = limits.lba_size().bytes();
+        let to_lba = |ranges: &[ByteRange]| -> Vec<(u64, u64)> {
+            ranges.iter().map(|range| (range.start() / lba, range.end() / lba)).collect()
+        };
+        let free = to_lba(self.free);
+        let starts: Vec<u64> = self.partitions.iter().map(|start| start / lba).collect();
+        let granule = self.granule();
+        let ground = Ground {
+            free: &free,
+            capacity: self.capacity / lba,
+            partition_starts: &starts,
+            granule: granule / lba,
+            alignment: limits.alignment() / lba,
+        };
+        let most = limits.max_range_bytes().min(limits.max_command_bytes()) / granule * granule;
+        let target = target.checked_next_multiple_of(granule)?.min(most);
+        let guard = guard.checked_next_multiple_of(granule)?;
+        let start = ground.choose(target / lba, guard / lba)? * lba;
+        let place = Place {
+            ground: ByteRange::with_len(start - guard, target + 2 * guard)?,
+            targets: vec![ByteRange::with_len(start, target)?],
+        };
+        let fits = self.plan.part(&place.targets)?.single_batch().is_some();
+        (fits && place.ground.start().is_multiple_of(self.block)).then_some(place)
+    }
+}
+
+/// Runs the trial at the largest place that the route does not reject for its size; none where there is no place.
+pub fn run_largest(
+    bench: &Bench<'_>,
+    transport: &mut dyn Transport,
+    paths: &mut Paths<'_>,
+    nonce: u64,
+) -> Option<Trial> {
+    let mut rejected = None;
+    for place in bench.places() {
+        let trial = run(bench.plan, &place, transport, paths, nonce);
+        if !matches!(trial.verdict, Verdict::Rejected(_)) {
+            return Some(trial);
+        }
+        rejected = rejected.or(Some(trial));
+    }
+    rejected
 }
 
 /// Compares `places` (each whole logical blocks) through both paths. The first difference is a verdict.
@@ -99,7 +133,7 @@ pub struct Paths<'a> {
     pub route: Option<&'a mut (dyn BlockRead + 'static)>,
 }
 
-/// Runs the trial at `place`, which [`find_place`] chose inside `plan`.
+/// Runs the trial at `place`, which [`Bench::places`] chose inside `plan`.
 pub fn run(plan: &Plan, place: &Place, transport: &mut dyn Transport, paths: &mut Paths<'_>, nonce: u64) -> Trial {
     let mut written = 0;
     let part = plan.part(&place.targets);
@@ -107,7 +141,9 @@ pub fn run(plan: &Plan, place: &Place, transport: &mut dyn Transport, paths: &mu
         None => Verdict::Inconclusive("the place is not inside the plan, or no single command".to_owned()),
         Some(batch) => match attempt(&batch, place, transport, paths, nonce, &mut written) {
             Ok(verdict) => verdict,
-            Err(error) if error.kind() == ErrorKind::Rejected => Verdict::Rejected(error.to_string()),
+            Err(error) if matches!(error.kind(), ErrorKind::Rejected | ErrorKind::LimitExceeded) => {
+                Verdict::Rejected(error.to_string())
+            }
             Err(error) => Verdict::Unstable(error.to_string()),
         },
     };
@@ -132,11 +168,22 @@ fn attempt(
     }
     transport.discard(batch)?;
     flush_or_reject(transport)?;
-    Ok(match read(paths, place.ground)? {
-        Some(after) => judge(place, &before, &after),
-        None => Verdict::Unstable("after the discard the two paths read different bytes".to_owned()),
-    })
+    let mut verdict = Verdict::Inconclusive("nothing was read".to_owned());
+    for pause in PAUSES {
+        std::thread::sleep(pause);
+        verdict = match read(paths, place.ground)? {
+            Some(after) => judge(place, &before, &after),
+            None => Verdict::Unstable("after the discard the two paths read different bytes".to_owned()),
+        };
+        if matches!(verdict, Verdict::Works { .. } | Verdict::Harmful(_)) {
+            break;
+        }
+    }
+    Ok(verdict)
 }
+
+/// A drive may take its time: what is not to be seen at once is looked for again after these.
+const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(100), Duration::from_secs(1)];
 
 /// A device without a cache rejects the flush, and has nothing to flush.
 fn flush_or_reject(transport: &mut dyn Transport) -> Result<(), TransportError> {

@@ -1,24 +1,12 @@
 //! The long form of the canary: one route, tried in several sizes, places and numbers of ranges, until its limits are
 //! known. Nothing here decides what is free: every place is a part of a [`Plan`].
 
-use super::canary::{self, Paths, find_place, find_place_of};
+use super::canary::{self, Bench, Paths};
 use super::{Place, Verdict};
 use crate::plan::Plan;
 use crate::plan::units::ByteRange;
 use crate::transport::{BlockRead, ReadAfterDiscard, Transport};
 use std::time::{Duration, Instant};
-
-/// Where a route may be tried.
-pub struct Ground<'a> {
-    /// What is planned for the route.
-    pub plan: &'a Plan,
-    /// All planned space of the device, sorted and merged, in bytes.
-    pub free: &'a [ByteRange],
-    /// Bytes of the device.
-    pub capacity: u64,
-    /// Where partitions begin.
-    pub partitions: &'a [u64],
-}
 
 /// One trial of an examination.
 #[derive(Debug, Clone)]
@@ -77,8 +65,8 @@ enum After {
     End,
 }
 
-struct Bench<'a, 'p, 'r> {
-    ground: &'a Ground<'a>,
+struct Examiner<'a, 'p, 'r> {
+    bench: &'a Bench<'a>,
     transport: &'a mut dyn Transport,
     paths: &'a mut Paths<'r>,
     nonce: u64,
@@ -88,7 +76,7 @@ struct Bench<'a, 'p, 'r> {
 
 /// Examines a route; at most `budget` bytes are written. Ends at the first sign of harm.
 pub fn examine(
-    ground: &Ground<'_>,
+    bench: &Bench<'_>,
     transport: &mut dyn Transport,
     paths: &mut Paths<'_>,
     nonce: u64,
@@ -97,16 +85,14 @@ pub fn examine(
     let verdict = Verdict::Inconclusive("nothing was tried".to_owned());
     let (steps, grounds) = (Vec::new(), Vec::new());
     let mut found = Examination { verdict, steps, written: 0, grounds, largest: None, rejected: None };
-    Bench { ground, transport, paths, nonce, budget, found: &mut found }.run();
+    Examiner { bench, transport, paths, nonce, budget, found: &mut found }.run();
     found.verdict = conclude(&found.steps);
     found
 }
 
-impl Bench<'_, '_, '_> {
+impl Examiner<'_, '_, '_> {
     fn run(&mut self) {
-        let Ground { plan, free, capacity, partitions } = *self.ground;
-        let first = find_place(plan, free, capacity, partitions);
-        let Some(first) = first else {
+        let Some(first) = self.bench.places().next() else {
             self.note_untried(
                 "no place for a trial: nowhere is there free space of which every wrong address that a bridge may make of \
                  it is free too",
@@ -116,8 +102,8 @@ impl Bench<'_, '_, '_> {
         if self.step("the middle of a pattern", &first) != After::Good {
             return;
         }
-        let small = plan.limits().granularity();
-        let smaller = self.place(small, small.max(4096));
+        let small = self.bench.granule();
+        let smaller = self.bench.find_place_of(small, small.max(4096));
         let odd = smaller.as_ref().and_then(|_| self.shifted());
         let many = self.many();
         for (what, place) in [("one granule", smaller), ("a start on no round number", odd), ("many ranges", many)] {
@@ -128,15 +114,10 @@ impl Bench<'_, '_, '_> {
         self.grow();
     }
 
-    fn place(&self, target: u64, guard: u64) -> Option<Place> {
-        let Ground { plan, free, capacity, partitions } = *self.ground;
-        find_place_of(plan, free, capacity, partitions, (target, guard))
-    }
-
     /// A target that begins one granule behind a round number and ends one before the next.
     fn shifted(&self) -> Option<Place> {
-        let granule = self.ground.plan.limits().granularity();
-        let place = self.place(GUARD.next_multiple_of(granule) + 2 * granule, GUARD)?;
+        let granule = self.bench.granule();
+        let place = self.bench.find_place_of(GUARD.next_multiple_of(granule) + 2 * granule, GUARD)?;
         let target = *place.targets.first()?;
         let (start, end) = (target.start() + granule, target.end() - granule);
         // A start that is odd in granules, whatever the place's own is.
@@ -146,10 +127,10 @@ impl Bench<'_, '_, '_> {
 
     /// Every other granule of a place, as many as one command takes.
     fn many(&self) -> Option<Place> {
-        let limits = self.ground.plan.limits();
-        let granule = limits.granularity();
+        let limits = self.bench.plan.limits();
+        let granule = self.bench.granule();
         let count = limits.max_ranges().min(MANY).min(limits.max_command_bytes() / granule);
-        let place = self.place(2 * count * granule, granule.max(4096)).filter(|_| count > 1)?;
+        let place = self.bench.find_place_of(2 * count * granule, granule.max(4096)).filter(|_| count > 1)?;
         let whole = *place.targets.first()?;
         let targets: Vec<ByteRange> = (0..count)
             .filter_map(|k| ByteRange::with_len(whole.start() + 2 * k * granule, granule))
@@ -160,7 +141,7 @@ impl Bench<'_, '_, '_> {
 
     /// Doubles the size until a command is not taken, the space or the budget ends; then halves the difference.
     fn grow(&mut self) {
-        let granule = self.ground.plan.limits().granularity();
+        let granule = self.bench.granule();
         let (mut good, mut size) = (self.found.largest.unwrap_or(0), FIRST.next_multiple_of(granule));
         let mut bad = None;
         while size > good && bad.is_none() {
@@ -187,7 +168,7 @@ impl Bench<'_, '_, '_> {
 
     /// Tries one command of `size` bytes; none when there is no room, no budget or no point.
     fn try_size(&mut self, size: u64) -> Option<bool> {
-        let place = self.place(size, GUARD).filter(|place| place.bytes() == size)?;
+        let place = self.bench.find_place_of(size, GUARD).filter(|place| place.bytes() == size)?;
         match self.step("a larger command", &place) {
             After::Good => Some(true),
             After::Rejected => {
@@ -203,12 +184,12 @@ impl Bench<'_, '_, '_> {
         if self.found.written.saturating_add(place.ground.len()) > self.budget {
             return After::End;
         }
-        let trial = canary::run(self.ground.plan, place, self.transport, self.paths, self.nonce ^ self.found.written);
+        let trial = canary::run(self.bench.plan, place, self.transport, self.paths, self.nonce ^ self.found.written);
         self.found.written += trial.written;
         if trial.written > 0 {
             self.found.grounds.push(place.ground);
         }
-        let part = self.ground.plan.part(&place.targets);
+        let part = self.bench.plan.part(&place.targets);
         let batch = part.as_ref().and_then(Plan::single_batch);
         let deallocated = batch.and_then(|batch| self.transport.is_deallocated(&batch));
         let after = match &trial.verdict {

@@ -13,8 +13,8 @@ use crate::report::{State, human};
 use crate::target::{Intent, Target};
 use crate::transport::{Applies, Direct, ReadAfterDiscard, Route, TRANSPORTS, TransportError};
 use crate::verify::Verdict;
-use crate::verify::canary::Paths;
-use crate::verify::examine::{Examination, Ground, Step, breaks_promise, cross_read, examine, rung};
+use crate::verify::canary::{self, Paths};
+use crate::verify::examine::{Examination, Step, breaks_promise, cross_read, examine, rung};
 use crate::verify::neighbours::Neighbours;
 use anyhow::{Result, bail};
 use coldtrim_parsers::array::merge;
@@ -284,9 +284,10 @@ impl Bench<'_> {
         };
         let starts = partition_starts(target);
         let capacity = prepared.transport.capacity();
-        let ground = Ground { plan: &part.plan, free: &free, capacity, partitions: &starts };
+        let block = facts.logical_block.bytes();
+        let bench = canary::Bench { plan: &part.plan, free: &free, capacity, partitions: &starts, block };
         let mut paths = Paths { kernel: &mut kernel, route: own_path.as_deref_mut() };
-        let mut found = examine(&ground, prepared.transport.as_mut(), &mut paths, nonce(), budget);
+        let mut found = examine(&bench, prepared.transport.as_mut(), &mut paths, nonce(), budget);
         if let Some(changed) = neighbours.changed(&mut kernel)? {
             found.verdict = Verdict::Harmful(changed);
         }

@@ -102,11 +102,11 @@ fn examined(behaviour: Behaviour, granule: u64, budget: u64) -> Examination {
     let region = Region { device: 0, origin: "a volume", ranges: &free, within: whole, partition: whole };
     let disk = Disk { device: 0, size: SIZE, capacity: SIZE };
     let plan = Plan::build(&disk, &[region], &limits, &Policy::default()).unwrap();
-    let ground = Ground { plan: &plan, free: &free, capacity: SIZE, partitions: &[MIB] };
+    let bench = Bench { plan: &plan, free: &free, capacity: SIZE, partitions: &[MIB], block: BLOCK };
     let mut bridge = Bridge { medium: Rc::clone(&medium), behaviour, limits, commands: 0 };
     let mut kernel = Kernel(Rc::clone(&medium));
     let mut paths = Paths { kernel: &mut kernel, route: None };
-    let found = examine(&ground, &mut bridge, &mut paths, 7, budget);
+    let found = examine(&bench, &mut bridge, &mut paths, 7, budget);
     let after = medium.borrow();
     let mut used = 0;
     for (start, end) in FREE.into_iter().chain([(SIZE, SIZE)]) {

@@ -1,0 +1,249 @@
+//! The bridge zoo: enclosures that lie, as USB devices under the kernel's own drivers in the lab. This program is both
+//! sides: called with `serve`, inside the guest, it is the bridges; else it is the tests.
+
+#[path = "root_zoo/bridge.rs"]
+mod bridge;
+mod common;
+#[path = "root_zoo/drive.rs"]
+mod drive;
+#[path = "common/images.rs"]
+mod images;
+#[path = "common/lab/mod.rs"]
+mod lab;
+#[path = "root_zoo/table.rs"]
+mod table;
+#[path = "root_zoo/usbip.rs"]
+mod usbip;
+
+use bridge::Unit;
+use drive::Drive;
+use lab::{Lab, Running, Status};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use table::{ROWS, Row};
+
+const COLDTRIM: &str = env!("CARGO_BIN_EXE_coldtrim");
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, verb, image, folder, names @ ..] = &words[..]
+        && verb == "serve"
+    {
+        return serve(image, Path::new(folder), names);
+    }
+    let trial = Trial::test("root_zoo_of_bridges", || zoo().map_err(Failed::from)).with_ignored_flag(true);
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
+}
+
+/// All bridges at once. Tells their nodes in files, and what they have seen whenever a file asks for it.
+fn serve(image: &str, folder: &Path, names: &[String]) {
+    let image = Arc::new(std::fs::read(image).expect("the image"));
+    let units: Vec<(&str, Arc<Mutex<Unit>>)> = ROWS
+        .iter()
+        .filter(|row| names.iter().any(|name| name == row.name))
+        .map(|row| {
+            let unit = Arc::new(Mutex::new(Unit::new(row.bridge, Drive::new(Arc::clone(&image)))));
+            usbip::attach(Arc::clone(&unit), row.name);
+            (row.name, unit)
+        })
+        .collect();
+    for (name, _) in &units {
+        let node = usbip::wait_for_node(name);
+        std::fs::write(folder.join(format!("{name}.node")), node.display().to_string()).expect("a note");
+    }
+    std::fs::write(folder.join("ready"), "").expect("a note");
+    loop {
+        for (name, unit) in &units {
+            let ask = folder.join(format!("{name}.ask"));
+            if ask.exists() {
+                let unit = unit.lock().expect("no panic");
+                let mut text = String::new();
+                for (first, count) in unit.drive.differences() {
+                    let _ = writeln!(text, "changed {first} {count}");
+                }
+                for line in &unit.log {
+                    let _ = writeln!(text, "log {line}");
+                }
+                std::fs::write(folder.join(format!("{name}.part")), text).expect("a note");
+                std::fs::rename(folder.join(format!("{name}.part")), folder.join(format!("{name}.state")))
+                    .expect("a note");
+                std::fs::remove_file(ask).expect("a note");
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Bridges that are tried at the same time: more of them fill the guest's memory.
+const AT_ONCE: usize = 4;
+
+/// All bridges, or those that COLDTRIM_ZOO names.
+fn rows() -> Vec<&'static Row> {
+    let only = std::env::var("COLDTRIM_ZOO").unwrap_or_default();
+    ROWS.iter().filter(|row| only.is_empty() || only.split_whitespace().any(|name| name == row.name)).collect()
+}
+
+fn zoo() -> Result<(), String> {
+    let rows = rows();
+    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    let lab = Lab::boot(&[])?;
+    let image = images::ext4_of(&lab.share, "zoo.raw", 64);
+    let free = common::map_ranges(&image);
+    let bytes = std::fs::read(&image).map_err(|e| e.to_string())?;
+    let _ = lab.run_ok("modprobe vhci_hcd");
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let server = lab.start(&format!("exec {} serve /lab/zoo.raw /lab {}", program.display(), names.join(" ")));
+    wait_for(&lab.share.join("ready"), &server)?;
+    let since = Instant::now();
+    let mut results: Vec<Result<String, String>> = Vec::new();
+    for group in rows.chunks(AT_ONCE) {
+        let runs: Vec<Running<'_>> = group.iter().map(|row| lab.start(&commands(&lab, row))).collect();
+        for (row, run) in group.iter().zip(runs) {
+            let output = run.wait();
+            let judged = state(&lab, row, &server).and_then(|state| {
+                probe_is_valid(&lab, row)?;
+                let tested = tested(&lab, row)?;
+                judge(row, &output, &state, &free, &bytes).map(|line| line.replacen('|', &format!("| {tested} |"), 1))
+            });
+            results.push(judged);
+        }
+    }
+    println!("{} bridges in {:.0?}", rows.len(), since.elapsed());
+    println!("| `probe --test` | bridge | verdict of `trim` | evidence | exit |\n| --- | --- | --- | --- | --- |");
+    let mut wrong = String::new();
+    for result in results {
+        match result {
+            Ok(line) => println!("{line}"),
+            Err(why) => wrong += &why,
+        }
+    }
+    server.signal(9);
+    let _ = server.wait();
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+fn node(lab: &Lab, row: &Row) -> String {
+    std::fs::read_to_string(lab.share.join(format!("{}.node", row.name))).expect("a note from the server")
+}
+
+fn commands(lab: &Lab, row: &Row) -> String {
+    let (node, name) = (node(lab, row), row.name);
+    format!(
+        "{COLDTRIM} probe --json --anonymous {node} >/lab/{name}.probe 2>&1; \
+         {COLDTRIM} probe --test --yes --json --settle 0 --budget 24M {} {node} >/lab/{name}.test 2>/lab/{name}.errors; \
+         echo $? >/lab/{name}.code; exec {COLDTRIM} trim --yes --json --no-witness {} {node}",
+        row.arguments, row.arguments
+    )
+}
+
+fn wait_for(path: &Path, server: &Running<'_>) -> Result<(), String> {
+    for _ in 0..4000 {
+        if path.exists() {
+            return Ok(());
+        }
+        if server.so_far().is_none() {
+            return Err("the bridges' server has ended".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(format!("{} did not come; {}", path.display(), server.so_far().expect("it runs")))
+}
+
+fn state(lab: &Lab, row: &Row, server: &Running<'_>) -> Result<String, String> {
+    std::fs::write(lab.share.join(format!("{}.ask", row.name)), "").map_err(|e| e.to_string())?;
+    let file = lab.share.join(format!("{}.state", row.name));
+    wait_for(&file, server)?;
+    std::fs::read_to_string(file).map_err(|e| e.to_string())
+}
+
+/// `probe` answered, by the published schema, and kept what it was asked to keep.
+fn probe_is_valid(lab: &Lab, row: &Row) -> Result<(), String> {
+    let text = std::fs::read_to_string(lab.share.join(format!("{}.probe", row.name))).map_err(|e| e.to_string())?;
+    let wrong = |what: &str| Err(format!("{}: probe: {what}\n{text}\n", row.name));
+    let schema = serde_json::from_str(include_str!("../schema/coldtrim-1.schema.json")).map_err(|e| e.to_string())?;
+    let validator = jsonschema::validator_for(&schema).map_err(|e| e.to_string())?;
+    let Ok(answer) = serde_json::from_str(&text) else { return wrong("not one JSON object") };
+    if let Some(error) = validator.iter_errors(&answer).next() {
+        return wrong(&error.to_string());
+    }
+    if answer.get("disk").is_none() || text.contains("ZOO-SERIAL") || text.contains(&format!("\"{}\"", row.name)) {
+        return wrong("no answer, or serial numbers in an anonymous one");
+    }
+    Ok(())
+}
+
+/// The verdict of `probe --test` on the route that `trim` takes; it must be the same, and the exit code that of its word.
+fn tested(lab: &Lab, row: &Row) -> Result<String, String> {
+    let read = |what: &str| std::fs::read_to_string(lab.share.join(format!("{}.{what}", row.name)));
+    let (text, code) = (read("test").map_err(|e| e.to_string())?, read("code").map_err(|e| e.to_string())?);
+    let wrong = |what: &str| {
+        Err(format!("{}: probe --test: {what}: exit {code}{text}{}\n", row.name, read("errors").unwrap_or_default()))
+    };
+    let Ok(answer) = serde_json::from_str::<serde_json::Value>(&text) else { return wrong("not one JSON object") };
+    let routes = answer["test"]["routes"].as_array().cloned().unwrap_or_default();
+    let Some(found) = routes.iter().find(|found| found["name"] == row.route) else {
+        return if row.route == "-" { Ok("-".to_owned()) } else { wrong("the route was not tested") };
+    };
+    let expected = match row.verdict {
+        "harmful" => "6",
+        "rejected" => "4",
+        "unstable" => "3",
+        _ => "0",
+    };
+    if found["verdict"] != row.verdict || code.trim() != expected {
+        return wrong(&format!("expected '{}' and exit code {expected}", row.verdict));
+    }
+    Ok(row.verdict.to_owned())
+}
+
+/// The row of the published table, or what is not as expected.
+fn judge(row: &Row, output: &lab::Output, state: &str, free: &[(u64, u64)], image: &[u8]) -> Result<String, String> {
+    let wrong = |what: &str| Err(format!("{}: {what}\n{output}\n{}\n", row.name, tail(state)));
+    let changed: Vec<(u64, u64)> = state
+        .lines()
+        .filter_map(|line| line.strip_prefix("changed "))
+        .filter_map(|line| line.split_once(' '))
+        .map(|(first, count)| (number(first) * drive::SECTOR, number(count) * drive::SECTOR))
+        .collect();
+    let is_free =
+        |(start, length): &(u64, u64)| free.iter().any(|(from, len)| from <= start && start + length <= from + len);
+    if let Some((start, length)) = changed.iter().find(|range| !is_free(range)) {
+        return wrong(&format!("{length} bytes at byte {start} are in use, and changed"));
+    }
+    if output.status != Status::Exited(row.exit) {
+        return wrong(&format!("expected exit code {}", row.exit));
+    }
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).map_err(|e| format!("{}: {e}", row.name))?;
+    let text = |key: &str| report["volumes"][0][key].as_str().unwrap_or("-").to_owned();
+    if text("verdict") != row.verdict || text("route") != row.route {
+        return wrong(&format!("expected verdict '{}' of route '{}'", row.verdict, row.route));
+    }
+    // Free sectors that read zero before show nothing, so only the others are looked for.
+    let is_changed = |at: u64| changed.iter().any(|(start, length)| (*start..start + length).contains(&at));
+    let whole_blocks = common::rounded(free, row.bridge.block * drive::SECTOR);
+    let kept = || {
+        whole_blocks.iter().flat_map(|(start, length)| (*start..start + length).step_by(512)).find(|at| {
+            let at_index = usize::try_from(*at).expect("a 64-bit machine");
+            image[at_index..at_index + 512].iter().any(|byte| *byte != 0) && !is_changed(*at)
+        })
+    };
+    if row.all_discarded
+        && let Some(at) = kept()
+    {
+        return wrong(&format!("byte {at} is free and was not discarded"));
+    }
+    Ok(format!("| {} | {} ({}) | {} | {} |", row.about, text("verdict"), text("route"), text("evidence"), row.exit))
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// The last lines of what a bridge has seen.
+fn tail(state: &str) -> String {
+    let lines: Vec<&str> = state.lines().collect();
+    lines[lines.len().saturating_sub(25)..].join("\n")
+}
