@@ -118,7 +118,7 @@ pub(super) fn read(source: &dyn Source) -> Result<Geometry, ParseError> {
         sub(size, first_data, "the cluster area").map_err(|_| bad(0x13, "the volume's size", first_data, size))?,
     );
     let kind = kind(clusters, &raw, &tail)?;
-    check_room(kind, clusters, fat_bytes)?;
+    check_room(kind, (clusters, cluster), fat_bytes)?;
     let root = match &tail.fat32 {
         None => Root::Area { at: root_at, len: root_entries },
         Some(t) => Root::Cluster(root_cluster(t.root_clus.get().into(), clusters)?),
@@ -222,14 +222,15 @@ fn kind(clusters: u64, raw: &RawBootSector, tail: &Tail) -> Result<Kind, ParseEr
 /// Bytes that a FAT may have too many in any case: 8 sectors of the smallest size.
 const SLACK: u64 = 8 * 512;
 
-fn check_room(kind: Kind, clusters: u64, fat_bytes: u64) -> Result<(), ParseError> {
+fn check_room(kind: Kind, (clusters, cluster): (u64, u64), fat_bytes: u64) -> Result<(), ParseError> {
     let needed = kind.fat_bytes(add(clusters, 2, "the number of FAT entries")?)?;
     if needed > fat_bytes {
         return Err(bad(0x16, "bytes in a FAT", format!("at least {needed} for {clusters} clusters"), fat_bytes));
     }
-    // fatgen103, "FAT Volume Initialization": its own formula wastes up to 8 sectors. Twice as much is what a wrong
-    // cluster size looks like.
-    let most = add(needed, div_up(needed, 2, "the room in a FAT")?, "the room in a FAT")?.saturating_add(SLACK);
+    // fatgen103, "FAT Volume Initialization": its own formula wastes up to 8 sectors; mkfs.fat rounds to whole clusters.
+    // Twice as much is what a wrong cluster size looks like.
+    let most =
+        add(needed, div_up(needed, 2, "the room in a FAT")?, "the room in a FAT")?.saturating_add(SLACK.max(cluster));
     if fat_bytes > most {
         return Err(bad(0x0D, "bytes in a FAT", format!("at most {most} for {clusters} clusters"), fat_bytes));
     }
