@@ -17,17 +17,21 @@ fn json(output: &Output) -> Value {
 
 /// The drive and the routes that work on it.
 const DRIVES: &[(&str, &[&str])] = &[
+    ("bot0", &["unmap"]),
     ("ahci0", &["sat16"]),
     ("nvme0", &["nvme"]),
     ("uas0", &["unmap"]),
-    ("bot0", &["unmap"]),
     ("vcoarse0", &["unmap"]),
 ];
 
 #[test]
 #[ignore = "needs root and the lab; tests/run includes it"]
 fn root_lab_probe_tells_what_the_host_sees() {
-    for (drive, routes) in DRIVES {
+    let mut rng = crate::common::Rng(crate::common::seed("root_lab_probe"));
+    let last = rng.between(2, DRIVES.len() as u64) as usize;
+    // USB and SATA always, one of the others.
+    let chosen = DRIVES.iter().enumerate().filter(|(index, _)| crate::common::full() || *index < 2 || *index == last);
+    for (_, (drive, routes)) in chosen {
         let disk = Lab::get().drive(drive);
         let volume = disk.make("ext4", "gpt", 41);
         let before = disk.snapshot();
@@ -42,7 +46,7 @@ fn root_lab_probe_tells_what_the_host_sees() {
         let map = disk.lab.run_ok(&format!("{COLDTRIM} map --format ranges {}", volume.node));
         let free: Vec<(u64, u64)> =
             parse_ranges(&map).iter().map(|(start, len)| (start + volume.start, *len)).collect();
-        let run = disk.lab.run(&format!("{COLDTRIM} probe --test --yes --json --settle 1 --budget 24M {}", disk.node));
+        let run = disk.lab.run(&format!("{COLDTRIM} probe --test --yes --json --settle 1 --budget 12M {}", disk.node));
         assert!(run.status == Status::Exited(0), "{drive}: {run}");
         let test = json(&run)["test"].clone();
         for route in *routes {
@@ -56,7 +60,7 @@ fn root_lab_probe_tells_what_the_host_sees() {
             assert!(found["largest"].as_u64() >= Some(64 << 10), "{drive} {route}: {found}");
         }
         assert_eq!((&test["left_bytes"], &test["late"]), (&Value::from(0), &Value::Null), "{drive}: {test}");
-        assert!(test["written"].as_u64().is_some_and(|written| written > 0 && written <= 24 << 20), "{drive}: {test}");
+        assert!(test["written"].as_u64().is_some_and(|written| written > 0 && written <= 12 << 20), "{drive}: {test}");
         let _ = disk.lab.run_ok("sync");
         before.assert_kept_outside(&free);
         disk.check(&volume);
