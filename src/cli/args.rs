@@ -249,8 +249,11 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "SIZE", requires = "test", default_value = "256M", value_parser = super::size::parse)]
     pub budget: u64,
     /// Watch the device for so many seconds afterwards: some bridges reset themselves half a minute later
-    #[arg(long, value_name = "SECONDS", requires = "test", default_value_t = 40)]
+    #[arg(long, value_name = "SECONDS", requires = "test", default_value_t = 75)]
     pub settle: u64,
+    /// Print the udev rule by which the kernel itself trims from now on, with the measured limit, and nothing else
+    #[arg(long, requires = "test")]
+    pub udev: bool,
     /// Do not ask before writing
     #[arg(long, requires = "test")]
     pub yes: bool,

@@ -128,6 +128,8 @@ pub struct TestJob {
     pub budget: u64,
     /// Seconds to watch the device afterwards.
     pub settle: u64,
+    /// Only the udev rule.
+    pub udev: bool,
     /// Do not ask.
     pub yes: bool,
 }
@@ -208,6 +210,9 @@ pub enum UsageError {
     /// JSON is an answer of its own.
     #[error("--json and --format {0} are two answers to one question; give one of them")]
     TwoFormats(String),
+    /// A rule is an answer of its own.
+    #[error("--udev prints a udev rule and nothing else; leave --json out")]
+    RuleOrJson,
     /// A question to nobody.
     #[error("{0} is {1}, with no enclosure and no drive of its own to ask; {2}")]
     NothingToAsk(String, &'static str, String),
@@ -232,8 +237,11 @@ impl Job {
             Command::Trim(args) => Self::Trim(trim(args)?),
             Command::Probe(args) => {
                 args.via.iter().try_for_each(|name| known_route(name))?;
-                let ProbeArgs { device, anonymous, test, via, scratch, budget, settle, yes } = args;
-                let test = test.then_some(TestJob { via, scratch, budget, settle, yes });
+                if args.udev && output.json {
+                    return Err(UsageError::RuleOrJson);
+                }
+                let ProbeArgs { device, anonymous, test, via, scratch, budget, settle, udev, yes } = args;
+                let test = test.then_some(TestJob { via, scratch, budget, settle, udev, yes });
                 Self::Probe { device, anonymous, test }
             }
             Command::Demo(args) => Self::Demo { keep: args.keep, fs: args.fs },

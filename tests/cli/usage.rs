@@ -7,6 +7,14 @@ use crate::images::{ext4, on_a_terminal, plan_of, said, text};
 use std::process::{Command, Stdio};
 
 #[test]
+fn a_test_of_a_route_needs_its_words() {
+    said(&["probe", "--udev", "/dev/null"]).expect(2, &["--test"]);
+    said(&["probe", "--test", "--udev", "--json", "/dev/null"]).expect(2, &["--udev", "--json"]);
+    said(&["probe", "--test", "--via", "nothing", "/dev/null"]).expect(2, &["no route 'nothing'"]);
+    said(&["probe", "--test", "--scratch", "1M", "/dev/null"]).expect(2, &["START:LENGTH"]);
+}
+
+#[test]
 fn nothing_asked_for_is_help_and_a_mistake_without_a_terminal() {
     said(&[]).expect(2, &["Usage: coldtrim", "list", "map", "trim", "demo"]);
     on_a_terminal(PROGRAM, "").expect(0, &["Usage:", "Exit codes:", "Examples:"]);

@@ -28,10 +28,11 @@ const DRIVES: &[(&str, &[&str])] = &[
 #[ignore = "needs root and the lab; tests/run includes it"]
 fn root_lab_probe_tells_what_the_host_sees() {
     let mut rng = crate::common::Rng(crate::common::seed("root_lab_probe"));
-    let last = rng.between(2, DRIVES.len() as u64) as usize;
     // USB and SATA always, one of the others.
-    let chosen = DRIVES.iter().enumerate().filter(|(index, _)| crate::common::full() || *index < 2 || *index == last);
-    for (_, (drive, routes)) in chosen {
+    let last = rng.pick(&DRIVES[2..]).0;
+    let always =
+        |drive: &str| crate::common::full() || DRIVES[..2].iter().any(|(name, _)| *name == drive) || drive == last;
+    for (drive, routes) in DRIVES.iter().filter(|(drive, _)| always(drive)) {
         let disk = Lab::get().drive(drive);
         let volume = disk.make("ext4", "gpt", 41);
         let before = disk.snapshot();
@@ -65,6 +66,40 @@ fn root_lab_probe_tells_what_the_host_sees() {
         before.assert_kept_outside(&free);
         disk.check(&volume);
     }
+}
+
+/// The rule by which the kernel trims from now on: with it fstrim works on the very disk where it failed.
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_lab_probe_hands_over_to_the_kernel() {
+    let disk = Lab::get().drive("bot0");
+    let volume = disk.make("ext4", "none", 43);
+    let fstrim = format!(
+        "mkdir -p /run/over && mount {0} /run/over && fstrim /run/over; s=$?; umount /run/over; exit $s",
+        volume.node
+    );
+    assert!(matches!(disk.lab.run(&fstrim).status, Status::Exited(1..)), "the kernel distrusts this bridge");
+    let rule = disk.lab.run_ok(&format!("{COLDTRIM} probe --test --udev --yes --settle 0 --budget 8M {}", disk.node));
+    let value = |name: &str| {
+        let (_, rest) = rule.split_once(&format!("ATTR{{{name}}}=\"")).unwrap_or_else(|| panic!("{name}: {rule}"));
+        rest.split('"').next().unwrap_or_default().to_owned()
+    };
+    let up = format!(
+        "p=$(readlink -f /sys/{}/device); while [ ! -e $p/idVendor ]; do p=${{p%/*}}; done; cat $p/",
+        disk.node.replace("/dev/", "block/")
+    );
+    let usb = |name: &str| disk.lab.run_ok(&format!("{up}{name}")).trim().to_owned();
+    assert!(rule.contains(&format!("ATTRS{{idVendor}}==\"{}\"", usb("idVendor"))), "{rule}");
+    // What udev would do with it.
+    let folder = format!("/sys/{}", disk.node.replace("/dev/", "block/"));
+    let _ = disk.lab.run_ok(&format!(
+        "echo {} >$(echo {folder}/device/scsi_disk/*)/provisioning_mode && echo {} >{folder}/queue/discard_max_bytes",
+        value("provisioning_mode"),
+        value("queue/discard_max_bytes")
+    ));
+    let _ = disk.lab.run_ok(&fstrim);
+    disk.check(&volume);
+    let _ = disk.lab.run_ok(&format!("echo full >$(echo {folder}/device/scsi_disk/*)/provisioning_mode"));
 }
 
 /// A drive that keeps what was discarded and promises nothing: accepted, and no more is said than that.

@@ -155,7 +155,7 @@ impl Device {
             (0x80, 6, 3) => Some(self.string(setup[2])),
             (0x80, 0, _) => Some(vec![0, 0]),
             (0xA1, 0xFE, _) => Some(vec![0]),
-            (0x00 | 0x01 | 0x02, 1 | 9 | 11, _) | (0x21, 0xFF, _) => Some(Vec::new()),
+            (0x00..=0x02, 1 | 9 | 11, _) | (0x21, 0xFF, _) => Some(Vec::new()),
             _ => None,
         }
     }

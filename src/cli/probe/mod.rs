@@ -2,6 +2,7 @@
 //! other, and what follows.
 
 mod test;
+mod udev;
 
 pub use test::Refused;
 
@@ -91,6 +92,9 @@ pub fn run(spec: &str, anonymous: bool, test: Option<&TestJob>, output: &Output)
     }
     if anonymous {
         answer.make_anonymous();
+    }
+    if test.is_some_and(|job| job.udev) {
+        return answer.hand_over(ending);
     }
     if output.json {
         super::print_json(&answer)?;
@@ -195,6 +199,25 @@ fn unprefixed(error: &crate::transport::TransportError, name: &str) -> String {
 }
 
 impl Answer {
+    /// Prints the udev rule, or says why there is none.
+    fn hand_over(&self, ending: Ending) -> Result<Ending> {
+        let granularity = |name: &str| {
+            let route = self.routes.iter().find(|route| route.name == name);
+            route.and_then(|route| route.limits.as_ref()).map(|limits| limits.granularity)
+        };
+        match self.test.as_ref().map(|results| udev::rule(&self.disk, results, granularity)) {
+            Some(Ok(rule)) => {
+                std::io::stdout().lock().write_all(rule.as_bytes())?;
+                Ok(ending)
+            }
+            Some(Err(why)) => {
+                say!("coldtrim: {why}");
+                Ok(if ending == Ending::Done { Ending::NoRoute } else { ending })
+            }
+            None => Ok(ending),
+        }
+    }
+
     fn make_anonymous(&mut self) {
         self.disk.serial = None;
         if let Attachment::Usb(usb) = &mut self.disk.attachment {

@@ -91,6 +91,13 @@ impl Results {
         }
     }
 
+    /// Bytes of the largest command that worked by the route of this name; none where it is not a route to rely on.
+    pub fn largest_by(&self, name: &str) -> Option<u64> {
+        let calm = self.late.is_none() && !self.routes.iter().any(RouteResult::is_harmful);
+        let found = self.routes.iter().find(|route| calm && route.name == name);
+        found.filter(|route| matches!(route.word, Verdict::Works { .. })).and_then(|route| route.largest)
+    }
+
     /// For people.
     pub fn print(&self, out: &mut dyn Write, output: &Output) -> std::io::Result<()> {
         writeln!(out, "tests:")?;
