@@ -288,6 +288,12 @@ fn root_partitions_that_the_kernel_sees_elsewhere_are_refused() {
     refused(&device.0, &["the kernel sees", "p1", "puts it at", "blockdev --rereadpt"]);
     refused(&device.part(1), &["the kernel sees", "p1", "puts it at", "blockdev --rereadpt"]);
     before.assert_untouched();
+    tool_ok("resizepart", &[&device.0, "1", "20480"]);
+    said(&["map", &device.part(1)]).expect(0, &[]);
+    // A table that cannot be used is no table, and it is said why.
+    images::put(&image, (24 << 20) - 512, &[0; 512]);
+    tool_ok("blockdev", &["--flushbufs", &device.0]);
+    refused(&device.part(1), &["the kernel sees", "p1", "second copy of the GPT"]);
     drop(device);
     // No table at all, and a partition inside what looks like one large volume.
     let plain = Loop::new(&first);

@@ -6,7 +6,7 @@ use crate::sandbox::{SandboxLayer, read_stack};
 use crate::target::Target;
 use crate::target::facts::PartitionFacts;
 use anyhow::Result;
-use coldtrim_parsers::stack::{FoundTable, Options};
+use coldtrim_parsers::stack::{Content, FoundTable, Options};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Finding;
 use std::fs::File;
@@ -25,7 +25,7 @@ pub fn window(target: &Target, scope: &Scope, stop: &AtomicBool) -> Result<ByteR
     if named.start() == 0 && named.end() == size {
         return Ok(named);
     }
-    let Some(table) = table(target.reader()?, size, target.logical_sector(), stop)? else { return Ok(named) };
+    let Ok(table) = table(target.reader()?, size, target.logical_sector(), stop)? else { return Ok(named) };
     let (what, bound) = around(&table, named.start(), size);
     if scope.size.is_some() && named.end() > bound {
         return Err(UsageError::ReachesOut { path: path(), end: named.end(), what, bound }.into());
@@ -50,7 +50,7 @@ pub fn objections(target: &Target, stop: &AtomicBool) -> Result<Vec<Finding>> {
     let known = target.disk_partitions();
     let Some(disk) = target.disk().filter(|_| !known.is_empty()) else { return Ok(Vec::new()) };
     let table = table(target.disk_reader()?, disk.size, disk.logical_sector, stop)?;
-    let strange = known.iter().find(|partition| !is_explained(partition, table.as_ref()));
+    let strange = known.iter().find(|partition| !is_explained(partition, table.as_ref().ok()));
     Ok(strange.map(|partition| disagreement(partition, table.as_ref())).into_iter().collect())
 }
 
@@ -64,10 +64,10 @@ fn is_explained(partition: &PartitionFacts, table: Option<&FoundTable>) -> bool 
     }) || (table.format == "mbr" && range.len() <= EXTENDED)
 }
 
-fn disagreement(partition: &PartitionFacts, table: Option<&FoundTable>) -> Finding {
+fn disagreement(partition: &PartitionFacts, table: Result<&FoundTable, &String>) -> Finding {
     let said = match table {
-        None => "no partition table can be read on the disk".to_owned(),
-        Some(table) => match table.parts.iter().find(|part| part.number == partition.index) {
+        Err(why) => why.clone(),
+        Ok(table) => match table.parts.iter().find(|part| part.number == partition.index) {
             Some(part) => format!("the table on the disk ({}) puts it at {}", table.format, part.range),
             None => format!("the table on the disk ({}) has no such partition", table.format),
         },
@@ -83,9 +83,14 @@ fn disagreement(partition: &PartitionFacts, table: Option<&FoundTable>) -> Findi
     )
 }
 
-/// The partition table of a device or an image, if it has a readable one.
-fn table(file: File, len: u64, sector_size: u64, stop: &AtomicBool) -> Result<Option<FoundTable>> {
+/// The partition table of a device or an image, or why there is none to go by.
+fn table(file: File, len: u64, sector_size: u64, stop: &AtomicBool) -> Result<Result<FoundTable, String>> {
     let options = Options { tables_only: true, ..Options::default() };
     let reading = read_stack(vec![SandboxLayer { file, offset: 0, len, sector_size }], &options, stop)?;
-    Ok(reading.stack.tables.into_iter().next())
+    let refused = reading.stack.nodes.into_iter().find_map(|node| match node.content {
+        Content::Refused { finding, .. } => Some(finding.message),
+        Content::Volume { .. } | Content::Kept { .. } => None,
+    });
+    let why = || refused.unwrap_or_else(|| "no partition table can be read on the disk".to_owned());
+    Ok(reading.stack.tables.into_iter().next().ok_or_else(why))
 }

@@ -137,6 +137,10 @@ pub(super) fn has_writers(file: &File) -> bool {
 }
 
 fn set_lease(file: &File, kind: libc::c_int) -> io::Result<()> {
+    // Clients of file servers give a lease only when the server gave them one, and say EAGAIN else, whoever has it open.
+    if is_remote(file) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     // The signal that announces the end would end the program; SIGURG is ignored unless somebody asks for it.
     // SAFETY: integers only; the descriptor is open for the whole call.
     Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) })?;
@@ -149,6 +153,16 @@ fn set_lease(file: &File, kind: libc::c_int) -> io::Result<()> {
 pub(super) fn is_leased(file: &File) -> bool {
     // SAFETY: integers only; the descriptor is open for the whole call.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_WRLCK }
+}
+
+/// linux/magic.h and `fs/smb/client/cifsfs.h`: NFS, SMB 1, SMB 2 and later, Ceph, AFS.
+const REMOTE: [u32; 5] = [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x5346_414F];
+
+fn is_remote(file: &File) -> bool {
+    let kind = nix::sys::statfs::fstatfs(file).map(|found| found.filesystem_type().0);
+    // The numbers have 32 bits, whatever the width and sign of the field.
+    let low = kind.map(|kind| kind.to_le_bytes()[..4].try_into().map_or(0, u32::from_le_bytes));
+    low.is_ok_and(|low| REMOTE.contains(&low))
 }
 
 /// linux/fcntl.h (asm-generic/fcntl.h).
