@@ -68,6 +68,35 @@ fn root_lab_probe_tells_what_the_host_sees() {
     }
 }
 
+/// Tables, boot code, used space and what is refused by name are no scratch; free space and gaps are.
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_lab_probe_takes_only_nobodys_bytes_for_scratch() {
+    let disk = Lab::get().drive("vscsi1");
+    let volume = disk.make("ext4", "gpt", 47);
+    let before = disk.snapshot();
+    let test = |scratch: &str| {
+        disk.lab.run(&format!(
+            "{COLDTRIM} probe --test --yes --json --settle 0 --via unmap --scratch {scratch} {}",
+            disk.node
+        ))
+    };
+    let last = disk.spec.size - (1 << 20);
+    for used in ["0:64K", "512K:1M", &format!("{}:4M", volume.start), &format!("{last}:512K")] {
+        let run = test(used);
+        assert!(run.status == Status::Exited(3) && run.stderr.contains("in use, or may be"), "{used}: {run}");
+    }
+    before.assert_untouched();
+    let map = disk.lab.run_ok(&format!("{COLDTRIM} map --format ranges {}", volume.node));
+    let largest = parse_ranges(&map).into_iter().max_by_key(|(_, len)| *len).expect("free space");
+    let (start, len) = (largest.0 + volume.start, largest.1);
+    let run = test(&format!("{start}:{len}"));
+    assert!(matches!(run.status, Status::Exited(0 | 3)), "{run}");
+    let _ = disk.lab.run_ok("sync");
+    before.assert_kept_outside(&[(start, len)]);
+    disk.check(&volume);
+}
+
 /// The rule by which the kernel trims from now on: with it fstrim works on the very disk where it failed.
 #[test]
 #[ignore = "needs root and the lab; tests/run includes it"]

@@ -9,7 +9,7 @@ use crate::cli::trial::{all_planned, nonce, sample};
 use crate::cli::{Ending, interrupt};
 use crate::plan::units::ByteRange;
 use crate::plan::{Plan, Refusal};
-use crate::report::{State, human};
+use crate::report::{State, VolumeReport, human};
 use crate::target::{Intent, Target};
 use crate::transport::{Applies, Direct, ReadAfterDiscard, Route, TRANSPORTS, TransportError};
 use crate::verify::Verdict;
@@ -192,19 +192,26 @@ fn check_ground(survey: &Survey, job: &TestJob) -> Result<()> {
     if scratch.end() > target.size {
         bail!(crate::cli::job::UsageError::Outside(target.path.clone(), target.size));
     }
-    let is_in_use = |volume: &&crate::report::VolumeReport| {
-        let area = ByteRange::with_len(volume.offset, volume.size);
-        let known = volume.format.is_some() && area.is_some_and(|area| area.overlaps(scratch));
-        known && !(volume.state == State::Clean && volume.free.iter().any(|free| free.contains(scratch)))
+    // Nobody's: between partitions, free in a volume, or where nothing is known. Tables, boot code and what is refused by
+    // name are somebody's.
+    let is_nobodys = |volume: &VolumeReport| match (&volume.format, volume.state) {
+        (_, State::Clean) => volume.free.iter().any(|free| free.contains(scratch)),
+        (None, State::Refused) => {
+            let area = ByteRange::with_len(volume.offset, volume.size);
+            area.is_some_and(|area| area.contains(scratch))
+        }
+        _ => false,
     };
-    match survey.report.volumes.iter().find(is_in_use) {
-        None => Ok(()),
-        Some(volume) => Err(refused(format!(
-            "--scratch names bytes that are in use, or may be, by the {} volume at byte {}",
-            volume.format.as_deref().unwrap_or("unknown"),
-            volume.offset
-        ))),
+    let in_gap = survey.gaps[0].iter().any(|gap| gap.contains(scratch));
+    if in_gap || survey.report.volumes.iter().any(is_nobodys) {
+        return Ok(());
     }
+    complain(&survey.report);
+    Err(refused(
+        "--scratch names bytes that are in use, or may be: take them from one free extent of a volume (coldtrim map \
+         --format ranges), from between two partitions, or from a partition without any known contents"
+            .to_owned(),
+    ))
 }
 
 /// A refusal for safety, as the exit code says it.
