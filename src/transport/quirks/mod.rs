@@ -17,6 +17,8 @@ pub struct Quirks {
     pub max_command_bytes: Option<u64>,
     /// The model's promise of zeros after TRIM has been found true.
     pub zeros_trusted: bool,
+    /// What others have seen with this bridge, and where they wrote it.
+    pub known: Option<&'static str>,
     /// ATA PASS-THROUGH(12) shares its first byte with other commands and does harm here.
     pub no_sat12: bool,
 }
@@ -62,14 +64,37 @@ struct Bridge(u16, u16, BridgeFact);
 enum BridgeFact {
     MaxCommandBytes(u64),
     NoSat12,
+    /// What was published about it: a word of warning, never a reason to trust.
+    Known(&'static str),
 }
 
 /// Large UNMAPs were reported to run into the 30 second limit (ASM2464PD in USB 3 mode).
 const SLOW_UNMAP: BridgeFact = BridgeFact::MaxCommandBytes(64 << 20);
 
+const JMS583: &str = "JMS583: TRIM hit the right range on a tested unit (linux-usb, 2023-10-24), and one left the bus half a \
+                      minute after a command that succeeded (smartmontools, issue 256)";
+const ASM1153: &str = "ASM1053/1153: UNMAP was seen working, older firmware not (morfikov.github.io, TRIM through USB-SATA \
+                       adapters)";
+const RTL9210: &str = "RTL9210: UNMAP works for some; on one RTL9210B it hung disk and host until the power was cut \
+                       (github.com/WayneKennedy/wk-hexapod, docs/decisions.md)";
+const VL817: &str = "VL715/VL817: UNMAP was seen working with some enclosures and not with others (spod.cx, TRIM support via \
+                     VL817)";
+const JETFLASH: &str =
+    "Transcend JetFlash: accepts UNMAP and was seen to change nothing (github.com/brlin-tw/trim-over-usb-howto)";
+
 /// A1h is the entry of the vendor's own NVMe tunnel (JMicron) or was seen to crash the bridge (ASMedia): these are
 /// USB-to-NVMe bridges, on which an ATA command has no meaning anyway.
 const BRIDGES: &[Bridge] = &[
+    Bridge(0x152d, 0x0562, BridgeFact::Known(JMS583)),
+    Bridge(0x152d, 0x0583, BridgeFact::Known(JMS583)),
+    Bridge(0x152d, 0xa583, BridgeFact::Known(JMS583)),
+    Bridge(0x174c, 0x1156, BridgeFact::Known(ASM1153)),
+    Bridge(0x174c, 0x55aa, BridgeFact::Known(ASM1153)),
+    Bridge(0x0bda, 0x9210, BridgeFact::Known(RTL9210)),
+    // A hang that needs the power cut is worse than many commands.
+    Bridge(0x0bda, 0x9210, SLOW_UNMAP),
+    Bridge(0x2109, 0x0715, BridgeFact::Known(VL817)),
+    Bridge(0x8564, 0x1000, BridgeFact::Known(JETFLASH)),
     Bridge(0x174c, 0x2463, SLOW_UNMAP),
     Bridge(0x1e91, 0xde79, SLOW_UNMAP),
     Bridge(0x152d, 0x0562, BridgeFact::NoSat12),
@@ -139,6 +164,7 @@ pub fn find(names: &Names) -> Quirks {
             _ if names.usb.is_none_or(|usb| (usb.vendor, usb.product) != (*vendor, *product)) => {}
             BridgeFact::MaxCommandBytes(bytes) => quirks.max_command_bytes = limit(quirks.max_command_bytes, *bytes),
             BridgeFact::NoSat12 => quirks.no_sat12 = true,
+            BridgeFact::Known(words) => quirks.known = Some(words),
         }
     }
     quirks.zeros_trusted = zeros == Some(true);

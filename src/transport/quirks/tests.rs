@@ -56,5 +56,9 @@ fn bridges_are_known_by_their_numbers() {
         Quirks { max_command_bytes: Some(64 << 20), no_sat12: true, ..Quirks::default() }
     );
     assert!(behind(0x152d, 0x0583).no_sat12);
-    assert_eq!(behind(0x174c, 0x55aa), Quirks::default());
+    assert!(behind(0x0bda, 0x9210).known.is_some_and(|words| words.contains("hung")));
+    assert_eq!(behind(0x0bda, 0x9210).max_command_bytes, Some(64 << 20));
+    // What was published makes nothing else lax.
+    assert_eq!(Quirks { known: None, ..behind(0x174c, 0x55aa) }, Quirks::default());
+    assert_eq!(behind(0x1234, 0x5678), Quirks::default());
 }

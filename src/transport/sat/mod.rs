@@ -226,6 +226,7 @@ fn notes(disk: &Disk, identity: &Identity, quirks: &Quirks, sector: BlockSize) -
     if identity.rotates == Some(true) {
         notes.push("the drive rotates: TRIM may take long".to_owned());
     }
+    notes.extend(disk.quirks.known.map(str::to_owned));
     notes
 }
 

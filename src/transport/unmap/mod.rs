@@ -106,6 +106,7 @@ fn contradictions(disk: &Disk, provisioning: Option<Provisioning>) -> Vec<String
     if provisioning.is_some_and(|page| !page.unmap) {
         notes.push("VPD page B2h denies UNMAP (LBPU 0), page B0h states limits for it".to_owned());
     }
+    notes.extend(disk.quirks.known.map(str::to_owned));
     notes
 }
 
