@@ -183,9 +183,26 @@ fn root_a_volume_without_free_space() {
 #[ignore = "needs root; tests/run includes it"]
 fn root_sparse_inodes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let place = folder.path().join("mount");
-    std::fs::create_dir(&place).expect("a mount point");
-    let image = make(folder.path(), images::by_name("default"), 40_004, Fill::Empty, &mut Rng(1));
+    // On a busy machine the kernel writes out in another order, and whole chunks find room.
+    let mut tried = Vec::new();
+    let image = (1..=6).find_map(|seed| match with_small_gaps(folder.path(), seed) {
+        Ok(image) => Some(image),
+        Err(chunks) => {
+            tried.push(chunks);
+            None
+        }
+    });
+    let image = image.unwrap_or_else(|| panic!("no chunk is sparse: {tried:?}"));
+    let ours = map_ranges(&image);
+    assert_eq!(ours, freesp(&image));
+    assert_eq!(ours, python(&image));
+}
+
+/// A volume with sparse chunks of inodes; or the chunks, when none came to be sparse.
+fn with_small_gaps(folder: &Path, seed: u64) -> Result<std::path::PathBuf, String> {
+    let place = folder.join("mount");
+    let _ = std::fs::create_dir(&place);
+    let image = make(folder, images::by_name("default"), 40_004, Fill::Empty, &mut Rng(seed));
     let mounted = || {
         let device = Loop::new(&image);
         (Mount::new("xfs", &device.0, &place, "rw"), device)
@@ -209,10 +226,7 @@ fn root_sparse_inodes() {
     let group = |number: &str| tool_ok("xfs_db", &["-r", "-f", "-c", number, "-c", "addr root", "-c", "p recs", path]);
     let chunks = group("agi 0") + &group("agi 1");
     // [first inode, mask of what is missing, ...]
-    assert!(chunks.contains(",0xff,") || chunks.contains(",0xff00,"), "no chunk is sparse: {chunks}");
-    let ours = map_ranges(&image);
-    assert_eq!(ours, freesp(&image));
-    assert_eq!(ours, python(&image));
+    if chunks.contains(",0xff,") || chunks.contains(",0xff00,") { Ok(image) } else { Err(chunks) }
 }
 
 /// Blocks that are staged for the copy of shared ones are in no file yet and not free. Unmounting gives them back, so the
