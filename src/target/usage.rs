@@ -201,7 +201,7 @@ pub(super) fn file_behind(roots: &Roots, disk: &DiskFacts) -> Option<PathBuf> {
 /// Who uses an image file.
 pub fn of_image(roots: &Roots, path: &Path, metadata: &Metadata) -> Vec<User> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let on_overlay = sys::is_on_overlay(&path).then(|| metadata.len());
+    let on_overlay = sys::is_on_overlay(&path).then_some(metadata.len());
     sorted(of_nodes(roots, &Wanted::Image { path, device: metadata.dev(), inode: metadata.ino(), on_overlay }))
 }
 
