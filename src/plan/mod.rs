@@ -9,6 +9,7 @@
 //! A [`Batch`] is what a transport accepts, and only a [`Plan`] makes one, so no byte reaches a drive that did not
 //! pass through [`Plan::build`].
 
+mod area;
 mod batch;
 mod ramp;
 mod refusal;
@@ -17,6 +18,7 @@ pub mod units;
 #[cfg(test)]
 mod tests;
 
+pub use area::{Area, Spot};
 pub use batch::{Batch, Cap, Cursor};
 pub use ramp::Ramp;
 pub use refusal::Refusal;

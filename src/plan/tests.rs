@@ -171,6 +171,22 @@ fn ranges_of(bits: &[bool], at: u64) -> Vec<ByteRange> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
+    /// Every spot of an area lies inside the plan.
+    #[test]
+    fn spots_are_planned(cuts in proptest::collection::vec(100_u64..900, 2..20), unit in 1_u64..40, at in 0_u64..900, length in 1_u64..200) {
+        let mut cuts = cuts;
+        cuts.sort_unstable();
+        cuts.dedup();
+        let ranges: Vec<ByteRange> = cuts.chunks_exact(2).filter_map(|pair| ByteRange::new(pair[0], pair[1])).collect();
+        let plan = build(&ranges, claims(), Policy::default());
+        let area = Area::of([&plan].into_iter(), unit, 1);
+        let spot = area.spot(at, length).map(|spot| spot.range());
+        prop_assert_eq!(spot.is_some(), at < area.bytes());
+        if let Some(spot) = spot {
+            prop_assert!(spot.len() <= length && plan.extents().iter().any(|extent| extent.contains(spot)));
+        }
+    }
+
     /// Against a plain bit vector: a byte is planned exactly when it lies in a whole free granule of a run that is
     /// long enough; the batches hold each planned byte once, in order, within all limits, and are as few as possible.
     #[test]
@@ -273,4 +289,19 @@ fn a_large_plan_needs_no_more_commands_than_the_limits_demand() {
         let commands = plan.facts().commands;
         assert!(commands >= least && commands * 100 <= least * 101 + 100, "{commands} commands, at least {least}");
     }
+}
+
+#[test]
+fn an_area_hands_out_nothing_but_whole_units_of_planned_space() {
+    let plan = build(&[range(200, 300), range(310, 330), range(400, 555)], claims(), Policy::default());
+    let area = Area::of([&plan].into_iter(), 16, 32);
+    assert_eq!((area.bytes(), area.extents(), area.unit()), (80 + 144, 2, 16), "208..288 and 400..544");
+    let spot = |at, length| area.spot(at, length).map(|spot| (spot.range().start(), spot.range().end()));
+    assert_eq!(spot(0, 16), Some((208, 224)));
+    assert_eq!(spot(64, 32), Some((272, 288)), "cut where the extent ends");
+    assert_eq!(spot(80, 32), Some((400, 432)));
+    assert_eq!(spot(223, 16), Some((543, 544)));
+    assert_eq!(spot(224, 16), None);
+    let nothing = Area::of([&plan].into_iter(), 16, 1000);
+    assert_eq!((nothing.bytes(), nothing.spot(0, 16)), (0, None));
 }
