@@ -145,13 +145,12 @@ impl Ssd {
     /// Reads `pages` at `now`; when the answer comes.
     pub fn read(&mut self, now: Nanos, pages: Range<u32>) -> Nanos {
         self.pause_until(now);
-        let on_link = self.over_the_link(now, pages.len());
+        let count = pages.len();
         let cost: Nanos = pages.map(|page| self.flash.read(page)).sum();
-        if cost == 0 {
-            return on_link;
-        }
-        self.flash_free = self.flash_free.max(now) + cost;
-        on_link.max(self.flash_free)
+        // What is not mapped needs no flash; what is waits for it, and passes over the cable then.
+        let ready = if cost == 0 { now } else { self.flash_free.max(now) + cost };
+        self.flash_free = self.flash_free.max(ready);
+        self.over_the_link(ready, count)
     }
 
     /// What a page holds.
