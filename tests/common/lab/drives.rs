@@ -20,6 +20,8 @@ pub struct Spec {
     /// A device that this drive alone hangs on, or nothing.
     pub bridge: &'static str,
     pub device: &'static str,
+    /// Where the drive is served as a network block device, instead of a raw file.
+    pub socket: Option<PathBuf>,
 }
 
 /// Host controllers that several drives share.
@@ -27,7 +29,7 @@ pub const CONTROLLERS: &[(&str, &str)] =
     &[("-device", "ahci,id=ahci"), ("-device", "qemu-xhci,id=xhci,p2=8,p3=8"), ("-device", "virtio-scsi-pci,id=vscsi")];
 
 const fn drive(name: &'static str, mib: u64, bridge: &'static str, device: &'static str) -> Spec {
-    Spec { name, size: mib * MIB, bridge, device }
+    Spec { name, size: mib * MIB, bridge, device, socket: None }
 }
 
 /// `rotation_rate=1` means "not rotating", as every SSD says.

@@ -22,7 +22,7 @@ mod qemu;
 
 pub use backing::Snapshot;
 pub use channel::{Output, Running, Status};
-pub use drives::{DRIVES, Drive, Volume};
+pub use drives::{DRIVES, Drive, Spec, Volume};
 
 use channel::Channel;
 use std::fmt::Write;
@@ -59,7 +59,7 @@ impl Lab {
         let folder = qemu::fresh_folder()?;
         let share = folder.join("share");
         std::fs::create_dir_all(&share).map_err(|e| format!("{}: {e}", share.display()))?;
-        for drive in drives {
+        for drive in drives.iter().filter(|drive| drive.socket.is_none()) {
             backing::create(&folder.join(format!("{}.raw", drive.name)), drive.size)?;
         }
         let (qemu, socket) = qemu::start(&folder, drives)?;

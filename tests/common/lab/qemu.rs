@@ -134,8 +134,14 @@ fn arguments(kernel: &Path, folder: &Path, socket: &Path, drives: &[Spec]) -> Ve
         add(option, (*value).to_owned());
     }
     for drive in drives {
-        let file = comma_safe(&folder.join(format!("{}.raw", drive.name)));
-        add("-drive", format!("if=none,id={},format=raw,discard=unmap,cache=writeback,file={file}", drive.name));
+        let from = match &drive.socket {
+            Some(socket) => {
+                let path = comma_safe(socket);
+                format!("cache=none,detect-zeroes=off,file.driver=nbd,file.server.type=unix,file.server.path={path}")
+            }
+            None => format!("cache=writeback,file={}", comma_safe(&folder.join(format!("{}.raw", drive.name)))),
+        };
+        add("-drive", format!("if=none,id={},format=raw,discard=unmap,{from}", drive.name));
         if !drive.bridge.is_empty() {
             add("-device", drive.bridge.to_owned());
         }

@@ -14,6 +14,7 @@
 
 pub mod config;
 mod flash;
+pub mod nbd;
 mod random;
 mod ssd;
 
