@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("cli", &["cli", "demo", "measure", "plan", "report", "run", "sandbox", "target", "transport", "verify"]),
     ("demo", &[]),
-    ("measure", &["plan", "verify"]),
+    ("measure", &["plan", "run", "transport", "verify"]),
     ("plan", &[]),
-    ("report", &["plan", "verify"]),
+    ("report", &["measure", "plan", "verify"]),
     ("run", &["plan", "transport"]),
     ("sandbox", &[]),
     ("target", &["sandbox", "transport"]),

@@ -3,50 +3,15 @@
 mod common;
 #[path = "common/images.rs"]
 mod images;
+#[path = "common/loops.rs"]
+mod loops;
 
 use common::{map_ranges, rounded, tool, tool_ok};
 use images::backing::Snapshot;
 use images::{FIRST, SECOND, Table, check_ext4, check_fat, disk, ext4, fat, said, text};
+use loops::{Loop, granule};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// A loop device, detached when dropped.
-struct Loop(String);
-
-impl Loop {
-    fn new(over: &Path) -> Self {
-        Self(tool_ok("losetup", &["--find", "--show", text(over)]).trim().to_owned())
-    }
-
-    /// With partitions. Not every kernel that tests run on can read their table; all can be told about them.
-    fn partitioned(over: &Path) -> Self {
-        let this = Self(tool_ok("losetup", &["--find", "--show", "--partscan", text(over)]).trim().to_owned());
-        for (number, start, count) in [(1, "2048", "20480"), (2, "24576", "16384")] {
-            if !Path::new(&format!("/sys/class/block/{}p{number}", this.name())).exists() {
-                tool_ok("addpart", &[&this.0, &number.to_string(), start, count]);
-            }
-        }
-        this
-    }
-
-    fn name(&self) -> &str {
-        self.0.trim_start_matches("/dev/")
-    }
-
-    fn part(&self, number: u32) -> String {
-        format!("{}p{number}", self.0)
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // udev may still look at it for a moment.
-        let started = Instant::now();
-        while !tool("losetup", &["-d", &self.0]).status.success() && started.elapsed() < Duration::from_secs(5) {
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-}
 
 struct Mounted(PathBuf);
 
@@ -67,12 +32,6 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         tool("umount", &[text(&self.0)]);
     }
-}
-
-/// What the kernel says about the granularity of a loop device.
-fn granule(device: &Loop) -> u64 {
-    let path = format!("/sys/block/{}/queue/discard_granularity", device.name());
-    std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).expect("a granularity")
 }
 
 /// Every verb refuses with these words.

@@ -68,6 +68,18 @@ fn refused_kept_and_partly_done() {
     valid(&said(&["trim", "--json", "--yes", "--via", "unmap", text(&first)]));
 }
 
+#[test]
+fn a_measurement() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = images::ext4_of(folder.path(), "a.img", 48);
+    let run = ["verify", "--json", "--yes", "--length", "smoke", "--settle", "1", "--budget", "24M"];
+    let object = valid(&said(&[&run[..], &[text(&image)]].concat()));
+    assert!(object["verify"]["passes"].as_array().is_some_and(|passes| passes.len() >= 3));
+    assert!(object["verify"]["comparison"].is_object());
+    let refused = valid(&said(&[&run[..], &["--via", "unmap", text(&image)]].concat()));
+    assert_eq!((&refused["exit_code"], refused.get("verify")), (&json!(4), None));
+}
+
 /// A mirror of two members, and one of them alone.
 #[test]
 fn an_array() {

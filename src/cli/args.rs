@@ -24,6 +24,7 @@ Examples:
   coldtrim trim -n /dev/sdb1              what would be discarded, and how (changes nothing)
   coldtrim trim /dev/sdb1                 show it, ask, do it
   coldtrim probe /dev/sdb                 what an enclosure claims, and what follows (changes nothing)
+  coldtrim verify /dev/sdb1               does TRIM make it faster? (writes into free space)
   coldtrim demo                           the main job on small images; needs no root and no drive
 
 Exit codes:
@@ -91,6 +92,11 @@ pub enum Command {
     /// Sends commands that only ask (INQUIRY, READ CAPACITY, IDENTIFY). Claims prove nothing: `trim` tries a route in
     /// free space before it uses it.
     Probe(ProbeArgs),
+    /// Measure what TRIM does to the speed of TARGET, and say how sure that is
+    ///
+    /// Writes test data into free space, before, after a pause, and after TRIM: the result is the third against the second.
+    /// Tries the route first, compares what is in use before and after, and discards everything that it wrote.
+    Verify(VerifyArgs),
     /// Run the main job on small images that the program carries, and check the result
     ///
     /// Needs no root and no drive: copies the images to a temporary folder, trims them by punching holes, and
@@ -111,6 +117,7 @@ impl Command {
             Self::Map(_) => "map",
             Self::Trim(_) => "trim",
             Self::Probe(_) => "probe",
+            Self::Verify(_) => "verify",
             Self::Demo(_) => "demo",
             Self::Completions { .. } => "completions",
         }
@@ -226,6 +233,9 @@ pub struct TrimArgs {
     /// Write every command and its answer to FILE
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Measure first, in a few minutes and with at most 5 % of the free space (4G), what it does to the speed
+    #[arg(long, conflicts_with_all = ["dry_run", "save_plan", "no_canary", "unallocated"])]
+    pub verify: bool,
 }
 
 #[derive(Debug, Args)]
@@ -257,6 +267,49 @@ pub struct ProbeArgs {
     /// Do not ask before writing
     #[arg(long, requires = "test")]
     pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// How to tell the device
+    #[arg(long, value_name = "ROUTE", default_value = "auto")]
+    pub via: String,
+    /// Which protocol: bst (before, a pause, TRIM: the only one with a control, and with a verdict on speed), or one from the
+    /// field for its curves: vertex, hardwarefr, continutest, slc-cache, snia-wsat, steady
+    #[arg(long, value_name = "NAME", default_value = "bst")]
+    pub preset: String,
+    /// How thorough: full, quick (about ten minutes on a SATA drive), smoke (a minute, on a small or simulated drive)
+    #[arg(long, value_name = "LENGTH", default_value = "full")]
+    pub length: LengthArg,
+    /// Write at most this many bytes (default: 5 % of the free space and of the drive, at most 32G, 8G where quick; twice
+    /// the free space, at most 512M, where smoke)
+    #[arg(long, value_name = "SIZE", value_parser = super::size::parse)]
+    pub budget: Option<u64>,
+    /// Let the drive rest at most so many seconds between two passes (default: 600; 120 where quick, 15 where smoke)
+    #[arg(long, value_name = "SECONDS")]
+    pub settle: Option<u32>,
+    /// Where random numbers begin: the same seed writes to the same places
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// Write the report to FILE: one page with plots, which needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write every sample to FILE, a line each
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// How thorough a measurement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LengthArg {
+    Full,
+    Quick,
+    Smoke,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,10 @@
 //! From words to a checked job: what is here has passed every test that needs no device.
 
-use super::args::{ColorArg, Command, MapFormatArg, OutputArgs, ProbeArgs, ProgressArg, TargetArgs, TrimArgs};
+use super::args::{
+    ColorArg, Command, LengthArg, MapFormatArg, OutputArgs, ProbeArgs, ProgressArg, TargetArgs, TrimArgs, VerifyArgs,
+};
+use crate::measure::Length;
+use crate::measure::preset::{PRESETS, Preset, preset};
 use crate::report::progress::Mode;
 use crate::report::text::Paint;
 use coldtrim_parsers::stack::{Depth, Options, WitnessMode};
@@ -89,6 +93,8 @@ pub struct TrimJob {
     pub max_rate: Option<u64>,
     /// Where to write every command.
     pub log: Option<PathBuf>,
+    /// Measure first what it does to the speed.
+    pub verify: bool,
 }
 
 impl TrimJob {
@@ -113,6 +119,7 @@ impl TrimJob {
             plan: None,
             max_rate: None,
             log: None,
+            verify: false,
         }
     }
 }
@@ -134,6 +141,43 @@ pub struct TestJob {
     pub yes: bool,
 }
 
+/// A `verify`.
+#[derive(Debug, Clone)]
+pub struct VerifyJob {
+    /// What to look at and how to tell the device.
+    pub trim: TrimJob,
+    /// The protocol from the field; none for the experiment with a control.
+    pub preset: Option<&'static Preset>,
+    /// How thorough.
+    pub length: Length,
+    /// Most bytes to write.
+    pub budget: Option<u64>,
+    /// Most seconds of a pause.
+    pub settle: Option<f64>,
+    /// Where random numbers begin.
+    pub seed: Option<u64>,
+    /// Where the page goes.
+    pub html: Option<PathBuf>,
+    /// Where the table goes.
+    pub csv: Option<PathBuf>,
+}
+
+impl VerifyJob {
+    /// The short form around a trim.
+    pub fn short(trim: TrimJob) -> Self {
+        Self {
+            trim,
+            preset: None,
+            length: Length::Short,
+            budget: None,
+            settle: None,
+            seed: None,
+            html: None,
+            csv: None,
+        }
+    }
+}
+
 /// A checked job.
 #[derive(Debug, Clone)]
 pub enum Job {
@@ -152,6 +196,8 @@ pub enum Job {
         /// Not only claims: what is true.
         test: Option<TestJob>,
     },
+    /// `verify`
+    Verify(VerifyJob),
     /// `demo`
     Demo {
         /// Keep the images here.
@@ -217,6 +263,15 @@ pub enum UsageError {
     /// The same bytes twice.
     #[error("{0} and {1} are the same device, or one is a part of the other; name it once")]
     Twice(String, String),
+    /// Measurements of several drives would disturb one another.
+    #[error("verify measures one drive at a time; name one target")]
+    OneTarget,
+    /// `--preset` takes the names of the table of protocols.
+    #[error("there is no preset '{0}'; there are: bst, {1}")]
+    UnknownPreset(String, String),
+    /// A measurement without writing.
+    #[error("--budget 0 leaves nothing to measure with")]
+    NoBudget,
     /// JSON is an answer of its own.
     #[error("--json and --format {0} are two answers to one question; give one of them")]
     TwoFormats(String),
@@ -254,6 +309,7 @@ impl Job {
                 let test = test.then_some(TestJob { via, scratch, budget, settle, udev, yes });
                 Self::Probe { device, anonymous, test }
             }
+            Command::Verify(args) => Self::Verify(verify(args)?),
             Command::Demo(args) => Self::Demo { keep: args.keep, fs: args.fs },
             Command::Completions { shell } => Self::Completions(shell),
         })
@@ -308,6 +364,9 @@ fn trim(args: TrimArgs) -> Result<TrimJob, UsageError> {
     if args.save_plan.is_some() && args.plan.is_some() {
         return Err(UsageError::TwoPlans);
     }
+    if args.verify && args.target.targets.len() != 1 {
+        return Err(UsageError::OneTarget);
+    }
     if args.max_rate == Some(0) {
         return Err(UsageError::NoRate);
     }
@@ -323,6 +382,41 @@ fn trim(args: TrimArgs) -> Result<TrimJob, UsageError> {
         plan: args.plan,
         max_rate: args.max_rate,
         log: args.log,
+        verify: args.verify,
+    })
+}
+
+fn known_preset(name: &str) -> Result<&'static Preset, UsageError> {
+    preset(name).ok_or_else(|| {
+        let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        UsageError::UnknownPreset(name.to_owned(), names.join(", "))
+    })
+}
+
+fn verify(args: VerifyArgs) -> Result<VerifyJob, UsageError> {
+    let via = (args.via != "auto").then_some(args.via);
+    via.as_deref().map_or(Ok(()), known_route)?;
+    if args.target.targets.len() != 1 {
+        return Err(UsageError::OneTarget);
+    }
+    if args.budget == Some(0) {
+        return Err(UsageError::NoBudget);
+    }
+    let preset = (args.preset != "bst").then(|| known_preset(&args.preset)).transpose()?;
+    let trim = TrimJob { scope: scope(args.target)?, via, yes: args.yes, ..TrimJob::of(String::new()) };
+    Ok(VerifyJob {
+        trim,
+        preset,
+        length: match args.length {
+            LengthArg::Full => Length::Full,
+            LengthArg::Quick => Length::Quick,
+            LengthArg::Smoke => Length::Smoke,
+        },
+        budget: args.budget,
+        settle: args.settle.map(f64::from),
+        seed: args.seed,
+        html: args.html,
+        csv: args.csv,
     })
 }
 

@@ -27,6 +27,7 @@ mod size;
 mod survey;
 mod trial;
 mod trim;
+mod verify;
 
 use crate::report::Report;
 use anyhow::Context;
@@ -104,6 +105,7 @@ fn run(job: Job, output: &Output) -> anyhow::Result<Ending> {
         Job::Map(scope, format, picture) => map::run(&scope, format, picture.as_deref(), output),
         Job::Trim(job) => trim::run(&job, output),
         Job::Probe { device, anonymous, test } => probe::run(&device, anonymous, test.as_ref(), output),
+        Job::Verify(job) => verify::run(&job, output),
         Job::Demo { keep, fs } => demo::run(keep.as_deref(), fs.as_deref(), output),
         Job::Completions(shell) => completions(shell),
     }

@@ -2,7 +2,9 @@
 
 use super::Ending;
 use super::device::partition_starts;
-use super::routes::Prepared;
+use super::job::TrimJob;
+use super::routes::{Prepared, prepare_without};
+use super::survey::Survey;
 use crate::plan::units::ByteRange;
 use crate::target::Target;
 use crate::transport::{BlockRead, Direct, ReadAfterDiscard, TransportError};
@@ -10,10 +12,21 @@ use crate::verify::Verdict;
 use crate::verify::canary::{self, Bench, Paths, Trial};
 use coldtrim_parsers::array::merge;
 
+/// When a route is tried before it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trying {
+    /// Not at all.
+    Never,
+    /// Unless it is the kernel's own on a native port.
+    WhereDue,
+    /// Also there: what it does is the question.
+    Always,
+}
+
 /// What is known of a route when the run begins.
 pub struct Tried {
     /// The verdict, where the route was tried.
-    pub verdict: Option<String>,
+    pub verdict: Option<Verdict>,
     /// What it rests upon.
     pub evidence: String,
 }
@@ -25,23 +38,58 @@ pub struct Failed {
     /// Why, for the user.
     pub why: String,
     /// The verdict, where there is one.
-    pub verdict: Option<String>,
+    pub verdict: Option<Verdict>,
     /// What it rests upon.
     pub evidence: String,
 }
 
-/// Tries the route of `device` in free space, unless it is the kernel's own on a native port.
-pub fn try_route(target: &Target, device: &mut Prepared, wanted: bool) -> Result<Tried, Failed> {
+/// Tries the route of `device`. Where `auto` chose it behind USB and it has no effect or is rejected, the next one is
+/// tried; the plan is then that one's, of the same free space. A reviewed plan is not exchanged.
+pub fn try_routes(survey: &Survey, device: &mut Prepared, job: &TrimJob, trying: Trying) -> Result<Tried, Failed> {
+    let target = &survey.targets[device.target];
+    let mut failures: Vec<(&str, Failed)> = Vec::new();
+    loop {
+        match try_route(target, device, trying) {
+            Ok(trial) => return Ok(trial),
+            Err(failed) => failures.push((device.route.name, failed)),
+        }
+        let names: Vec<&str> = failures.iter().map(|(name, _)| *name).collect();
+        let last = failures.last().map(|(_, failed)| failed.ending);
+        let may_go_on = last == Some(Ending::NoRoute) && job.via.is_none() && job.plan.is_none();
+        let next = (may_go_on && device.device.facts.is_usb())
+            .then(|| prepare_without(survey, device.target, job, &names).ok())
+            .flatten();
+        match next {
+            Some(next) => *device = next,
+            None => return Err(together(failures)),
+        }
+    }
+}
+
+/// Why none of several routes was used. The last one tried gives ending, verdict and evidence.
+fn together(failures: Vec<(&str, Failed)>) -> Failed {
+    let whys: Vec<String> = failures.iter().map(|(name, failed)| format!("{name}: {}", failed.why)).collect();
+    let why = whys.join("; ");
+    match failures.into_iter().next_back() {
+        Some((_, last)) => Failed { why, ..last },
+        None => Failed { ending: Ending::NoRoute, why, verdict: None, evidence: "none".to_owned() },
+    }
+}
+
+fn try_route(target: &Target, device: &mut Prepared, trying: Trying) -> Result<Tried, Failed> {
     let untried = |why: &str| Ok(Tried { verdict: None, evidence: format!("none ({why})") });
     let node = &device.device;
     let own_path = (device.route.own_path)(&node.file, &node.facts).map_err(|error| not_tried(&error))?;
-    if own_path.is_none() && !node.facts.is_usb() {
-        return untried("the kernel's own way, which was not tried first");
-    }
-    if !wanted {
-        return untried("--no-canary: the route was not tried first");
+    let native = own_path.is_none() && !node.facts.is_usb();
+    match trying {
+        Trying::WhereDue if native => return untried("the kernel's own way, which was not tried first"),
+        Trying::Never => return untried("--no-canary: the route was not tried first"),
+        Trying::WhereDue | Trying::Always => {}
     }
     let trial = attempt(target, device, own_path).map_err(|error| not_tried(&error))?;
+    if let (true, Verdict::Inconclusive(why)) = (native, &trial.verdict) {
+        return untried(why);
+    }
     judge(trial, device.transport.read_after_discard())
 }
 
@@ -119,9 +167,8 @@ fn judge(trial: Trial, promise: ReadAfterDiscard) -> Result<Tried, Failed> {
         (Verdict::NoEvidence, ReadAfterDiscard::Zeros) | (Verdict::Rejected(_), _) => Some(Ending::NoRoute),
         (Verdict::Harmful(_) | Verdict::Unstable(_) | Verdict::Inconclusive(_), _) => Some(Ending::Refused),
     };
-    let verdict = Some(trial.verdict.to_string());
     let Some(ending) = ending else {
-        return Ok(Tried { verdict, evidence: trial.evidence });
+        return Ok(Tried { verdict: Some(trial.verdict), evidence: trial.evidence });
     };
     let detail = match &trial.verdict {
         Verdict::NoEvidence => "the device promises zeros after a discard, and nothing changed".to_owned(),
@@ -131,7 +178,7 @@ fn judge(trial: Trial, promise: ReadAfterDiscard) -> Result<Tried, Failed> {
         "the route was tried in free space, and the verdict is {}: {detail}. Nothing else was sent",
         trial.verdict
     );
-    Err(Failed { ending, why, verdict, evidence: trial.evidence })
+    Err(Failed { ending, why, verdict: Some(trial.verdict), evidence: trial.evidence })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the experiment needs of a drive.
 
-use crate::plan::Spot;
 use crate::plan::units::ByteRange;
+use crate::plan::{Area, Spot};
 use std::time::Duration;
 
 /// A write that was answered.
@@ -19,6 +19,9 @@ pub enum Fault {
     /// The user wanted it.
     #[error("interrupted")]
     Stopped,
+    /// Somebody wants the drive, it is another one, or something changed that must not: nothing more may be sent to it.
+    #[error("{0}")]
+    Objected(String),
     /// Something failed.
     #[error("{0}")]
     Failed(String),
@@ -36,7 +39,10 @@ pub trait Drive {
     /// [`depth`](Self::depth) at once.
     fn submit(&mut self, spot: &Spot<'_>) -> Result<(), Fault>;
 
-    /// Waits for one of the writes that were submitted.
+    /// Begins to read a spot; counts among those in flight.
+    fn fetch(&mut self, spot: &Spot<'_>) -> Result<(), Fault>;
+
+    /// Waits for one of the transfers that were submitted.
     fn complete(&mut self) -> Result<Answer, Fault>;
 
     /// Makes the drive write its cache to the medium.
@@ -53,6 +59,9 @@ pub trait Drive {
 
     /// Discards all planned space.
     fn discard(&mut self) -> Result<(), Fault>;
+
+    /// Discards a part of it.
+    fn discard_part(&mut self, area: &Area<'_>) -> Result<(), Fault>;
 
     /// The most bytes a second that the way to the drive can carry, where that is known.
     fn ceiling(&self) -> Option<f64>;

@@ -4,15 +4,16 @@ use super::drive::{Drive, Fault};
 use super::effect::{Compared, Limits, compare, is_repeatable};
 use super::latency::{self, Latency};
 use super::pass::{Load, Order, Pass, Pattern, Stage, Until, write};
+use super::rest::{rest, some};
 use super::stats::knee::Knee;
 use super::stats::ratio::Ratio;
-use super::stats::settle::{Patience, Settling};
+use super::stats::settle::Patience;
 use super::stats::steady::Window;
 use crate::plan::Area;
 use crate::plan::units::ByteRange;
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::SliceRandom;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct Design {
     pub window: Window,
     /// Pauses.
     pub patience: Patience,
+    /// The longer pause of [`Stage::Later`], seconds.
+    pub later: f64,
     /// Reads of each kind in a comparison of latencies.
     pub reads: usize,
     /// Where random numbers begin: the same seed writes to the same places.
@@ -129,8 +132,8 @@ impl Findings {
 
 /// What hears how far it is.
 pub trait Observer {
-    /// A stage begins, in which at most so many bytes are written.
-    fn begins(&mut self, stage: Stage, most: u64);
+    /// A pass begins, in which at most so many bytes are written.
+    fn begins(&mut self, what: &str, most: u64);
     /// So many bytes more were written.
     fn wrote(&mut self, bytes: u64);
     /// The drive rests; at most so many seconds.
@@ -139,12 +142,6 @@ pub trait Observer {
 
 /// Emptying a cache takes a little longer than its bytes at the speed behind it.
 const FOLDING: f64 = 1.3;
-/// The longer pause of [`Stage::Later`], seconds.
-const LATER: f64 = 60.0;
-/// How often used places are read in a pause, seconds.
-const LOOK: f64 = 1.0;
-/// Used places that are read then.
-const LOOK_READS: usize = 8;
 
 /// Runs the experiment. Everything free is discarded at the end, whatever was measured; after a fault that is for the
 /// caller to do. `works` says that the discard is known to have an effect, so that no effect on the speed means that the
@@ -207,7 +204,9 @@ impl Bench<'_, '_> {
         let later = self.later(is_known && !found.effect.is_gain(), yardstick, &sham)?;
         if let Some(again) = later.as_ref().map(compared).filter(|again| again.effect.is_gain()) {
             found = again;
-            found.doubts.push(format!("the speed came back only {LATER:.0} s after the discard and its pause"));
+            found
+                .doubts
+                .push(format!("the speed came back only {:.0} s after the discard and its pause", self.design.later));
         }
         Ok(Findings {
             yardstick,
@@ -277,15 +276,15 @@ impl Bench<'_, '_> {
             return Ok(None);
         }
         self.drive.discard()?;
-        self.observer.rests(LATER);
-        self.drive.wait(Duration::from_secs_f64(LATER))?;
+        self.observer.rests(self.design.later);
+        self.drive.wait(Duration::from_secs_f64(self.design.later))?;
         self.treatment(Stage::Later, yardstick, sham).map(Some)
     }
 
     fn sequential(&mut self, stage: Stage, until: Until, most: u64) -> Result<Pass, Fault> {
         let order = Order { stage, load: self.design.sequential, until, most, window: self.design.window };
         let pattern = Pattern::Sequential { area: &self.ground.zone, at: &mut self.cursor };
-        self.observer.begins(stage, most);
+        self.observer.begins(stage.words(), most);
         let pass = write(self.drive, pattern, &order, &mut |bytes| self.observer.wrote(bytes))?;
         self.written = self.written.saturating_add(pass.bytes);
         Ok(pass)
@@ -294,7 +293,7 @@ impl Bench<'_, '_> {
     fn scattered(&mut self, stage: Stage, until: Until, most: u64) -> Result<Pass, Fault> {
         let order = Order { stage, load: self.design.scattered, until, most, window: self.design.window };
         let pattern = Pattern::Scattered { area: &self.ground.slots, random: &mut self.random };
-        self.observer.begins(stage, most);
+        self.observer.begins(stage.words(), most);
         let pass = write(self.drive, pattern, &order, &mut |bytes| self.observer.wrote(bytes))?;
         self.written = self.written.saturating_add(pass.bytes);
         Ok(pass)
@@ -327,25 +326,12 @@ impl Bench<'_, '_> {
     /// Rests until the drive has finished what it does by itself; seconds.
     fn settle(&mut self, patience: Patience) -> Result<f64, Fault> {
         self.observer.rests(patience.most);
-        let start = self.drive.now();
-        let mut settling = Settling::new(patience);
-        loop {
-            let mut reads = Vec::new();
-            for place in self.some_used(LOOK_READS) {
-                reads.push(self.drive.read(place)?.as_secs_f64());
-            }
-            let at = self.drive.now().saturating_sub(start).as_secs_f64();
-            if settling.is_over(at, &mut reads) {
-                return Ok(at);
-            }
-            self.drive.wait(Duration::from_secs_f64(LOOK))?;
-        }
+        rest(self.drive, patience, &self.ground.used, &mut self.random)
     }
 
     /// A few used places at random.
     fn some_used(&mut self, count: usize) -> Vec<ByteRange> {
-        let used = &self.ground.used;
-        (0..count).filter_map(|_| used.choose(&mut self.random).copied()).collect()
+        some(&self.ground.used, count, &mut self.random)
     }
 
     /// Two lists of places that a pass wrote, none in both.

@@ -13,13 +13,20 @@
 
 pub mod drive;
 mod effect;
+pub mod engine;
 pub mod experiment;
 pub mod latency;
 pub mod pass;
+pub mod preset;
+pub mod queue;
+mod rest;
+pub mod size;
 pub mod stats;
 pub mod verdict;
 
 pub use drive::{Answer, Drive, Fault};
+pub use engine::{Engine, Sent, Way};
 pub use experiment::{Design, Effect, Findings, Ground, Observer, Yardstick, run};
 pub use pass::{Load, Pass, Stage};
-pub use verdict::{Evidence, conclude};
+pub use size::Length;
+pub use verdict::{Conclusion, Evidence, conclude};

@@ -1,6 +1,7 @@
 //! One pass of writing: where to, for how long, and what was seen.
 
 use super::drive::{Drive, Fault};
+use super::queue::Direction;
 use super::stats::knee::{Knee, knees};
 use super::stats::series::{Chunk, Recorder, bytes, speed};
 use super::stats::steady::{Window, steady_tail};
@@ -8,6 +9,7 @@ use crate::plan::units::ByteRange;
 use crate::plan::{Area, Spot};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
+use rand::seq::IndexedRandom;
 use serde::Serialize;
 use std::ops::Range;
 use std::time::Duration;
@@ -37,6 +39,22 @@ pub enum Stage {
     Treatment,
     /// Once more after a longer pause, for drives that act late.
     Later,
+    /// A step of a protocol from the field.
+    Step,
+}
+
+impl Stage {
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Before => "before",
+            Self::Sham => "pause without TRIM",
+            Self::Treatment => "after TRIM",
+            Self::Later => "later after TRIM",
+            Self::Step => "step",
+        }
+    }
 }
 
 /// Where a pass writes.
@@ -49,6 +67,22 @@ pub enum Pattern<'a, 'p> {
         /// Where the next write begins.
         at: &'a mut u64,
     },
+    /// The same from the start again and again, writing or reading.
+    Looping {
+        /// The space.
+        area: &'a Area<'p>,
+        /// Where the next transfer begins.
+        at: &'a mut u64,
+        /// Which way.
+        direction: Direction,
+    },
+    /// Half reads, half writes, in four sizes, anywhere.
+    Mixed {
+        /// The space.
+        area: &'a Area<'p>,
+        /// The source of places, sizes and ways.
+        random: &'a mut Xoshiro256PlusPlus,
+    },
     /// Anywhere, with repetition: a permutation would be a gentler load.
     Scattered {
         /// The space.
@@ -59,20 +93,47 @@ pub enum Pattern<'a, 'p> {
 }
 
 impl<'p> Pattern<'_, 'p> {
-    fn next(&mut self, size: u64) -> Option<Spot<'p>> {
+    fn next(&mut self, size: u64) -> Option<(Direction, Spot<'p>)> {
         match self {
-            Self::Sequential { area, at } => {
-                let spot = area.spot(**at, size)?;
-                **at = at.saturating_add(spot.range().len());
-                Some(spot)
+            Self::Sequential { area, at } => Some((Direction::Write, follow(area, at, size)?)),
+            Self::Looping { area, at, direction } => {
+                let spot = follow(area, at, size).or_else(|| {
+                    **at = 0;
+                    follow(area, at, size)
+                });
+                Some((*direction, spot?))
             }
-            Self::Scattered { area, random } => {
-                let units = area.bytes() / area.unit();
-                let unit = (units > 0).then(|| random.random_range(0..units))?;
-                area.spot(unit.checked_mul(area.unit())?, size)
+            Self::Mixed { area, random } => {
+                let size = *SIZES.choose(*random)?;
+                let direction = if random.random_bool(0.5) { Direction::Write } else { Direction::Read };
+                Some((direction, anywhere(area, random, size.max(area.unit()))?))
             }
+            Self::Scattered { area, random } => Some((Direction::Write, anywhere(area, random, size)?)),
         }
     }
+
+    /// True where bytes follow one another.
+    fn is_sequential(&self) -> bool {
+        matches!(self, Self::Sequential { .. } | Self::Looping { .. })
+    }
+}
+
+/// Sizes of a mixed load, each as often as the others.
+const SIZES: [u64; 4] = [4 << 10, 64 << 10, 128 << 10, 1 << 20];
+
+/// The next bytes.
+fn follow<'p>(area: &Area<'p>, at: &mut u64, size: u64) -> Option<Spot<'p>> {
+    let spot = area.spot(*at, size)?;
+    *at = at.saturating_add(spot.range().len());
+    Some(spot)
+}
+
+/// Bytes at a random multiple of the unit, or of `size` where that is larger.
+fn anywhere<'p>(area: &Area<'p>, random: &mut Xoshiro256PlusPlus, size: u64) -> Option<Spot<'p>> {
+    let step = size.max(area.unit());
+    let steps = area.bytes().div_ceil(step);
+    let place = (steps > 0).then(|| random.random_range(0..steps))?;
+    area.spot(place.checked_mul(step)?, size)
 }
 
 /// What was seen of a pass.
@@ -138,6 +199,8 @@ pub enum Until {
     Steady(u64, Option<f64>),
     /// So many bytes.
     Bytes(u64),
+    /// So many seconds.
+    Seconds(f64),
 }
 
 /// Slow chunks that must follow a knee.
@@ -182,8 +245,11 @@ pub fn write(
     let (mut places, mut last, mut ended) = (Vec::new(), start, false);
     loop {
         while !ended && in_flight < depth && submitted < order.most {
-            let Some(spot) = pattern.next(order.load.size) else { break };
-            drive.submit(&spot)?;
+            let Some((direction, spot)) = pattern.next(order.load.size) else { break };
+            match direction {
+                Direction::Write => drive.submit(&spot)?,
+                Direction::Read => drive.fetch(&spot)?,
+            }
             in_flight = in_flight.saturating_add(1);
             submitted = submitted.saturating_add(spot.range().len());
             remember(&mut places, spot.range(), submitted / order.load.size);
@@ -204,7 +270,7 @@ pub fn write(
     let flushed = drive.now();
     let hot = slowdowns.zip(drive.slowdowns()).map(|(before, after)| after > before);
     let seconds = |end: Duration| end.saturating_sub(start).as_secs_f64();
-    let sequential = matches!(pattern, Pattern::Sequential { .. });
+    let sequential = pattern.is_sequential();
     let chunks = recorder.into_chunks();
     let steady = steady(&chunks, order.window);
     Ok(Pass {
@@ -235,6 +301,7 @@ fn remember(places: &mut Vec<ByteRange>, place: ByteRange, number: u64) {
 fn is_enough(chunks: &[Chunk], answered: u64, order: &Order) -> bool {
     match order.until {
         Until::Bytes(bytes) => answered >= bytes,
+        Until::Seconds(seconds) => chunks.iter().map(|chunk| chunk.seconds).sum::<f64>() >= seconds,
         Until::Steady(least, below) => {
             let is_low = |chunks: &[Chunk]| below.is_none_or(|below| speed(chunks) < below);
             let found = steady(chunks, order.window).and_then(|tail| chunks.get(tail));

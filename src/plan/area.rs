@@ -48,6 +48,35 @@ impl<'p> Area<'p> {
         Self { extents, bytes, unit, plans: PhantomData }
     }
 
+    /// The part of the area from byte `at` on that has `length` bytes, or what there is of it, in whole units.
+    pub fn part(&self, at: u64, length: u64) -> Self {
+        let unit = self.unit.max(1);
+        let (mut at, end) = (at - at % unit, at.saturating_add(length - length % unit).min(self.bytes));
+        let mut part = Self { extents: Vec::new(), bytes: 0, unit: self.unit, plans: PhantomData };
+        while let Some(spot) = self.spot(at, end.saturating_sub(at)) {
+            part.extents.push((part.bytes, spot.range));
+            part.bytes = part.bytes.saturating_add(spot.range.len());
+            at = at.saturating_add(spot.range.len());
+        }
+        part
+    }
+
+    /// The same space in smaller units, of which one of its own is a multiple; else as it is.
+    pub fn in_units(&self, unit: u64) -> Self {
+        let fits = self.unit.checked_rem(unit) == Some(0);
+        Self { unit: if fits { unit } else { self.unit }, ..self.clone() }
+    }
+
+    /// What of `plan` the area covers, as a plan; none where that is nothing, or no whole granules.
+    pub fn plan_within(&self, plan: &Plan) -> Option<Plan> {
+        let of_plan = |range: &ByteRange| {
+            let index = plan.extents().partition_point(|extent| extent.end() <= range.start());
+            plan.extents().get(index).is_some_and(|extent| extent.contains(*range))
+        };
+        let ranges: Vec<ByteRange> = self.extents.iter().map(|(_, range)| *range).filter(of_plan).collect();
+        plan.part(&ranges)
+    }
+
     /// Bytes of all extents.
     pub fn bytes(&self) -> u64 {
         self.bytes

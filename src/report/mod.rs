@@ -7,6 +7,7 @@ pub mod human;
 pub mod progress;
 pub mod svg;
 pub mod text;
+pub mod verify;
 
 use arrays::{ArrayReport, Ground, ShareReport};
 use coldtrim_parsers::units::ByteRange;
@@ -44,6 +45,9 @@ pub struct Report {
     /// Sum of what was done, where the verb does something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<OutcomeReport>,
+    /// What was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Box<verify::VerifyReport>>,
     /// What went wrong outside any volume.
     pub errors: Vec<String>,
     /// The exit code of the program.
@@ -64,6 +68,7 @@ impl Report {
             free_extents: 0,
             plan: None,
             outcome: None,
+            verify: None,
             errors: Vec::new(),
             exit_code: 0,
         }

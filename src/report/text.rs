@@ -113,7 +113,8 @@ fn print_outcome(out: &mut dyn Write, outcome: &OutcomeReport, paint: Paint) -> 
     outcome.errors.iter().try_for_each(|error| writeln!(out, "   {} {}", paint.bad("error:"), printable(error)))
 }
 
-fn print_errors(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
+/// Prints what went wrong.
+pub fn print_errors(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
     report.errors.iter().try_for_each(|error| writeln!(out, "{} {}", paint.bad("error:"), printable(error)))
 }
 

@@ -14,6 +14,11 @@ pub trait Watcher {
     /// The device did not take `batch`.
     fn not_taken(&mut self, batch: &Batch<'_>, error: &TransportError);
 
+    /// So many bytes of test data are on their way to the device.
+    fn wrote(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Asked before every command: an objection ends the run (the device has changed, a claim was lost).
     fn objection(&mut self) -> Option<String>;
 }

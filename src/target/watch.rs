@@ -12,6 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The kernel's account counts these, whatever the disk's sector size is.
+const SECTOR: u64 = 512;
 /// How long, and how often, a program that has the target open is given time to leave.
 const VISIT: Duration = Duration::from_millis(150);
 const VISITS: u32 = 4;
@@ -148,8 +150,8 @@ impl Target {
     }
 
     /// An error when the target is not what it was, somebody waits to open the image, or has come to the device. Cheap
-    /// enough to be asked before every command.
-    pub fn must_be_undisturbed(&self) -> Result<(), TargetError> {
+    /// enough to be asked before every command. The run itself may have written `own` bytes, or be writing them.
+    pub fn must_be_undisturbed(&self, own: u64) -> Result<(), TargetError> {
         self.must_be_unchanged()?;
         if self.leased && !sys::is_leased(&self.file) {
             let users = self.settled_users(true).into_iter().filter(|user| user.forbids(true)).collect::<Vec<_>>();
@@ -167,7 +169,7 @@ impl Target {
         }
         // A run changes the file behind a loop device itself.
         if let Writes::Device { sectors, .. } = self.writes
-            && self.sectors_now() != Some(sectors)
+            && !self.sectors_now().is_some_and(|now| (sectors..=sectors.saturating_add(own / SECTOR)).contains(&now))
         {
             return Err(self.changed("somebody has written to it since the run began"));
         }

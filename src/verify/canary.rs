@@ -166,7 +166,9 @@ fn attempt(
     nonce: u64,
     written: &mut u64,
 ) -> Result<Verdict, TransportError> {
-    let before = pattern(place.ground, batch.lba_size().bytes(), nonce);
+    // An image counts in single bytes, but is written in blocks all the same.
+    let block = batch.lba_size().bytes().max(u64::try_from(SMALLEST_BLOCK).unwrap_or(1));
+    let before = pattern(place.ground, block, nonce);
     paths.kernel.write(place.ground.start(), &before)?;
     *written = place.ground.len();
     paths.kernel.flush()?;

@@ -34,6 +34,19 @@ impl Neighbours {
         Ok(Self { blocks })
     }
 
+    /// Reads `places`, too: whole blocks that belong to no extent.
+    pub fn remember_also(&mut self, reader: &mut dyn BlockRead, places: &[ByteRange]) -> Result<(), TransportError> {
+        for place in places {
+            self.blocks.insert(place.start(), reader.read(*place)?);
+        }
+        Ok(())
+    }
+
+    /// How many blocks are remembered.
+    pub fn places(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Compares those next to `ranges`; the first that changed, in words.
     pub fn changed_beside(
         &self,

@@ -11,6 +11,7 @@ mod promises;
 mod runs;
 mod targets;
 mod usage;
+mod verify;
 
 /// The program itself.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_coldtrim");

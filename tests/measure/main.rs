@@ -3,6 +3,7 @@
 #![allow(clippy::as_conversions)] // numbers of the tests' own making
 
 mod fleet;
+mod presets;
 mod simulated;
 mod truth;
 
@@ -10,8 +11,8 @@ use coldtrim::measure::stats::settle::Patience;
 use coldtrim::measure::stats::steady::Window;
 use coldtrim::measure::verdict::Conclusion;
 use coldtrim::measure::{Design, Effect, Evidence, Findings, Ground, Load, Observer, Stage, conclude, run};
-use coldtrim::plan::Area;
 use coldtrim::plan::units::ByteRange;
+use coldtrim::plan::{Area, Plan};
 use coldtrim::verify::Verdict;
 use coldtrim::verify::canary::{self, Paths};
 use coldtrim_ssd_model::{Command, PAGE, Ssd, TrimMode};
@@ -27,6 +28,7 @@ fn design(budget: u64) -> Design {
         scattered: Load { size: 4 << 10, depth: 32, chunk: MIB / 8 },
         window: Window { chunks: 24, seconds: 0.1 },
         patience: Patience { least: 15.0, most: 600.0, quiet: 10.0 },
+        later: 60.0,
         reads: 128,
         seed: 4,
     }
@@ -35,7 +37,7 @@ fn design(budget: u64) -> Design {
 struct Quiet;
 
 impl Observer for Quiet {
-    fn begins(&mut self, _: Stage, _: u64) {}
+    fn begins(&mut self, _: &str, _: u64) {}
     fn wrote(&mut self, _: u64) {}
     fn rests(&mut self, _: f64) {}
 }
@@ -62,12 +64,7 @@ fn examine(model: &Model) -> Run {
     let trial = canary::run_largest(&ground, &mut transport, &mut paths, 99).expect("a place").verdict;
     let usable = matches!(trial, Verdict::Works { .. } | Verdict::NoEvidence);
     let findings = usable.then(|| {
-        let used = (u64::from(model.free.end)..size / PAGE).filter_map(|page| ByteRange::with_len(page * PAGE, PAGE));
-        let ground = Ground {
-            zone: Area::of([&plan].into_iter(), MIB / 8, MIB / 8),
-            slots: Area::of([&plan].into_iter(), PAGE, 64 << 10),
-            used: used.collect(),
-        };
+        let ground = experiment_ground(&plan, model);
         let mut drive = Simulated::new(&bench, &plan, model.ceiling);
         let works = matches!(trial, Verdict::Works { .. });
         run(&mut drive, &ground, &design(model.budget), works, &mut Quiet).expect("a run")
@@ -83,6 +80,16 @@ fn examine(model: &Model) -> Run {
         Some(truth::factor(findings.yardstick, sham, moments, &design(model.budget), &model.free))
     });
     Run { name: model.name.clone(), truth: model.truth, conclusion, findings, factor }
+}
+
+/// Where the experiment writes and reads.
+fn experiment_ground<'p>(plan: &'p Plan, model: &Model) -> Ground<'p> {
+    let used = model.free.end..model.ssd.config().pages;
+    Ground {
+        zone: Area::of([plan].into_iter(), MIB / 8, MIB / 8),
+        slots: Area::of([plan].into_iter(), PAGE, 64 << 10),
+        used: used.filter_map(|page| ByteRange::with_len(u64::from(page) * PAGE, PAGE)).collect(),
+    }
 }
 
 /// The drive's own log against the plan.

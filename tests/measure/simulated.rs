@@ -3,7 +3,7 @@
 
 use coldtrim::measure::{Answer, Drive, Fault};
 use coldtrim::plan::units::{BlockSize, ByteRange, Claims, Limits};
-use coldtrim::plan::{Batch, Disk, Plan, Policy, Region, Spot};
+use coldtrim::plan::{Area, Batch, Disk, Plan, Policy, Region, Spot};
 use coldtrim::transport::{BlockAccess, BlockRead, Done, ReadAfterDiscard, Transport, TransportError};
 use coldtrim_ssd_model::{Content, PAGE, Readback, Ssd};
 use std::cell::RefCell;
@@ -189,6 +189,13 @@ impl Drive for Simulated<'_> {
         Ok(())
     }
 
+    fn fetch(&mut self, spot: &Spot<'_>) -> Result<(), Fault> {
+        let shared = &mut *self.bench.0.borrow_mut();
+        let end = shared.ssd.read(shared.now, pages(spot.range()));
+        self.in_flight.push(Reverse((end, spot.range().len())));
+        Ok(())
+    }
+
     fn complete(&mut self) -> Result<Answer, Fault> {
         let Reverse((end, bytes)) = self.in_flight.pop().expect("something in flight");
         let shared = &mut *self.bench.0.borrow_mut();
@@ -225,6 +232,14 @@ impl Drive for Simulated<'_> {
             self.bench.discard(&batch).map_err(|error| Fault::Failed(error.to_string()))?;
         }
         self.bench.0.borrow_mut().next = Some(Next::Treatment);
+        Ok(())
+    }
+
+    fn discard_part(&mut self, area: &Area<'_>) -> Result<(), Fault> {
+        let part = area.plan_within(self.plan).expect("a part of the plan");
+        for batch in part.batches() {
+            self.bench.discard(&batch).map_err(|error| Fault::Failed(error.to_string()))?;
+        }
         Ok(())
     }
 

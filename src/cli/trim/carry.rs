@@ -4,10 +4,10 @@ use super::notes::{describe, ending_of_error, note_outcome, note_plans, note_ver
 use super::watch::{Guard, Log, Look, RunWatcher};
 use crate::cli::Ending;
 use crate::cli::job::{Output, TrimJob};
-use crate::cli::routes::{Prepared, prepare_without};
+use crate::cli::routes::Prepared;
 use crate::cli::settle::settle;
 use crate::cli::survey::Survey;
-use crate::cli::trial::{Failed, Tried, try_route};
+use crate::cli::trial::{Failed, Tried, Trying, try_routes};
 use crate::report::Reason;
 use crate::report::progress::Progress;
 use crate::run::{Outcome, Stop, execute};
@@ -102,7 +102,8 @@ fn make_ready(survey: &mut Survey, mut device: Prepared, job: &TrimJob, output: 
             return Err(vec![Ending::Refused; device.parts.len()]);
         }
     }
-    match tried_route(survey, &mut device, job) {
+    let trying = if job.canary { Trying::WhereDue } else { Trying::Never };
+    match try_routes(survey, &mut device, job, trying) {
         Ok(trial) => Ok(Ready { device, trial }),
         Err(failed) => Err(note_failed(survey, &device, &failed)),
     }
@@ -113,7 +114,7 @@ fn note_failed(survey: &mut Survey, device: &Prepared, failed: &Failed) -> Vec<E
     let name = &survey.report.targets[device.target].name;
     let why = format!("{name}: {}", failed.why);
     survey.report.errors.push(why);
-    note_verdict(&mut survey.report, device, &failed.verdict, &failed.evidence);
+    note_verdict(&mut survey.report, device, failed.verdict.as_ref(), &failed.evidence);
     vec![failed.ending; device.parts.len()]
 }
 
@@ -133,7 +134,7 @@ fn run_device(
     let total = device.parts.iter().map(|part| part.plan.facts().bytes).sum();
     let progress = Progress::start(output.progress, device.route.name, total);
     let look = Look::new();
-    let mut watcher = RunWatcher { target, progress, log, guard: guard.as_deref_mut(), harm: None, look };
+    let mut watcher = RunWatcher { target, progress, log, guard: guard.as_deref_mut(), harm: None, look, written: 0 };
     let mut outcomes: Vec<Outcome> = Vec::new();
     for part in &device.parts {
         if outcomes.last().is_some_and(|last| !matches!(last.stop, Stop::Finished)) {
@@ -154,7 +155,7 @@ fn run_device(
         )
     });
     survey.report.errors.extend(flushed.into_iter().chain(dropped).chain(harm.clone()));
-    note_verdict(&mut survey.report, device, &trial.verdict, &trial.evidence);
+    note_verdict(&mut survey.report, device, trial.verdict.as_ref(), &trial.evidence);
     let mut endings: Vec<Ending> =
         outcomes.iter().map(|outcome| ending_of_stop(&outcome.stop, outcome.bytes)).collect();
     // Parts that were not reached end like the one that stopped the run, with nothing done.
@@ -168,39 +169,6 @@ fn run_device(
         note_outcome(&mut survey.report, part, &name, device.target, outcome);
     }
     endings
-}
-
-/// Tries the route of `device`. Where `auto` chose it behind USB and it has no effect or is rejected, the next one is
-/// tried; the plan is then that one's, of the same free space. A reviewed plan is not exchanged.
-fn tried_route(survey: &Survey, device: &mut Prepared, job: &TrimJob) -> Result<Tried, Failed> {
-    let target = &survey.targets[device.target];
-    let mut failures: Vec<(&str, Failed)> = Vec::new();
-    loop {
-        match try_route(target, device, job.canary) {
-            Ok(trial) => return Ok(trial),
-            Err(failed) => failures.push((device.route.name, failed)),
-        }
-        let names: Vec<&str> = failures.iter().map(|(name, _)| *name).collect();
-        let last = failures.last().map(|(_, failed)| failed.ending);
-        let may_go_on = last == Some(Ending::NoRoute) && job.via.is_none() && job.plan.is_none();
-        let next = (may_go_on && device.device.facts.is_usb())
-            .then(|| prepare_without(survey, device.target, job, &names).ok())
-            .flatten();
-        match next {
-            Some(next) => *device = next,
-            None => return Err(together(failures)),
-        }
-    }
-}
-
-/// Why none of several routes was used. The last one tried gives ending, verdict and evidence.
-fn together(failures: Vec<(&str, Failed)>) -> Failed {
-    let whys: Vec<String> = failures.iter().map(|(name, failed)| format!("{name}: {}", failed.why)).collect();
-    let why = whys.join("; ");
-    match failures.into_iter().next_back() {
-        Some((_, last)) => Failed { why, ..last },
-        None => Failed { ending: Ending::NoRoute, why, verdict: None, evidence: "none".to_owned() },
-    }
 }
 
 /// A device without a cache to flush rejects the command; that is no failure.

@@ -1,15 +1,15 @@
 //! `coldtrim trim`: the main job, as a list of steps.
 
 mod carry;
-mod notes;
-mod watch;
+pub mod notes;
+pub mod watch;
 
 use super::arrays::pieces_on;
 use super::job::{Output, TrimJob};
 use super::routes::{PlannedPart, Prepared, prepare};
 use super::settle::settle;
 use super::survey::{Survey, complain, print_notes};
-use super::{Ending, confirm, interrupt, saved_plan};
+use super::{Ending, confirm, interrupt, saved_plan, verify};
 use crate::plan::units::ByteRange;
 use crate::report::{Reason, Report, State, VolumeReport, human, text};
 use crate::target::Intent;
@@ -32,13 +32,26 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
     saved_plan::compare(job.plan.as_deref(), &survey, &prepared)?;
     if sends && prepared.iter().flat_map(|device| &device.parts).any(has_work) {
         let shown = show(&survey.report, output, text::print);
-        confirm::ask(&question(&survey, &prepared), job.yes, stop)?;
+        confirm::ask(&question(&survey, &prepared, job), job.yes, stop)?;
         if !job.yes {
             survey = unchanged(survey, job, stop, &mut prepared)?;
         }
         // What was shown is not said twice.
         if is_shown(output) {
             survey.report.errors.clear();
+        }
+        let mut shown = shown;
+        if job.verify {
+            let (ended, told) = measured_first(&mut survey, &mut prepared, job, output, stop)?;
+            shown &= told;
+            if let Some(ending) = ended {
+                survey.report.sum_up();
+                survey.report.exit_code = ending.code();
+                let told = show(&survey.report, output, text::print_errors) & finish(&survey.report, output);
+                return Ok(ending.unless_untold(shown & told));
+            }
+            survey = anew(survey, job, stop)?;
+            (prepared, endings) = prepare_all(&mut survey, job);
         }
         endings.extend(carry_out(&mut survey, prepared, job, output, stop)?);
         let ending = conclude(&mut survey.report, endings);
@@ -74,13 +87,14 @@ fn conclude(report: &mut Report, mut endings: Vec<Ending>) -> Ending {
     ending
 }
 
-fn has_work(part: &PlannedPart) -> bool {
+/// True when there is something to discard.
+pub fn has_work(part: &PlannedPart) -> bool {
     part.plan.facts().bytes > 0
 }
 
 /// Chooses routes and plans for every target that has something clean; fills the plans into the report. The endings
 /// are those of volumes that found no route or no plan.
-fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<Ending>) {
+pub fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<Ending>) {
     let mut prepared = Vec::new();
     let mut endings = Vec::new();
     for index in 0..survey.targets.len() {
@@ -111,13 +125,13 @@ fn lies_on(volume: &VolumeReport, target: usize) -> bool {
 }
 
 /// True where people read along.
-fn is_shown(output: &Output) -> bool {
+pub fn is_shown(output: &Output) -> bool {
     !(output.quiet || output.json)
 }
 
 /// Prints a part of the report for people, where people read along. That nobody listens any more is no reason to do
 /// less than what was asked for. False when it could not be written.
-fn show(
+pub fn show(
     report: &Report,
     output: &Output,
     part: fn(&mut dyn Write, &Report, text::Paint) -> std::io::Result<()>,
@@ -137,7 +151,7 @@ fn finish(report: &Report, output: &Output) -> bool {
 }
 
 /// A report that could not be written is told where it still can be; a closed pipe has nobody to tell.
-fn told(written: std::io::Result<()>) -> bool {
+pub fn told(written: std::io::Result<()>) -> bool {
     match written.and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             say!("coldtrim: the report could not be written: {error}");
@@ -147,18 +161,52 @@ fn told(written: std::io::Result<()>) -> bool {
     }
 }
 
-fn question(survey: &Survey, prepared: &[Prepared]) -> String {
+fn question(survey: &Survey, prepared: &[Prepared], job: &TrimJob) -> String {
     let bytes = prepared.iter().flat_map(|device| &device.parts).map(|part| part.plan.facts().bytes).sum();
     let names: Vec<&str> = prepared.iter().map(|device| survey.report.targets[device.target].name.as_str()).collect();
+    let first = if job.verify { "This writes test data into free space, measures, and then " } else { "This " };
     format!(
-        "This discards {} of free space on {}. Files that were deleted there can then no longer be recovered.",
+        "{first}discards {} of free space on {}. Files that were deleted there can then no longer be recovered.",
         human::exact(bytes),
         names.join(", ")
     )
 }
 
+/// A new survey for the trim behind a measurement: free space was written to meanwhile, and a target is sealed once only.
+fn anew(survey: Survey, job: &TrimJob, stop: &AtomicBool) -> Result<Survey> {
+    let measured = survey.report.verify.clone();
+    drop(survey);
+    let mut survey = Survey::new("trim", &job.scope, Intent::Discard, stop)?;
+    survey.report.verify = measured;
+    Ok(survey)
+}
+
+/// `--verify`: measures before the trim. An ending where that must not follow; and whether all could be told.
+fn measured_first(
+    survey: &mut Survey,
+    prepared: &mut Vec<Prepared>,
+    job: &TrimJob,
+    output: &Output,
+    stop: &AtomicBool,
+) -> Result<(Option<Ending>, bool)> {
+    if let Some(why) = verify::objection(prepared) {
+        survey.report.errors.push(why.to_owned());
+        return Ok((Some(Ending::Refused), true));
+    }
+    let (ending, told) = verify::before_trim(survey, prepared, job, output, stop)?;
+    match ending {
+        Ending::Done => Ok((None, told)),
+        // As without --verify: a promise of zeros that is not kept is no working way to discard; harm is a refusal.
+        Ending::Disproved => {
+            let harm = survey.report.verify.as_ref().is_some_and(|found| found.verdict == "harmful");
+            Ok((Some(if harm { Ending::Refused } else { Ending::NoRoute }), told))
+        }
+        other => Ok((Some(other), told)),
+    }
+}
+
 /// Somebody thought about the answer for a while: reads everything again, and refuses when anything is different.
-fn unchanged(survey: Survey, job: &TrimJob, stop: &AtomicBool, prepared: &mut Vec<Prepared>) -> Result<Survey> {
+pub fn unchanged(survey: Survey, job: &TrimJob, stop: &AtomicBool, prepared: &mut Vec<Prepared>) -> Result<Survey> {
     let mut again = survey;
     again.read(&job.scope, stop)?;
     let (anew, _) = prepare_all(&mut again, job);

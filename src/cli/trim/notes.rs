@@ -7,6 +7,7 @@ use crate::report::arrays::ShareReport;
 use crate::report::{OutcomeReport, PlanReport, Report};
 use crate::run::{Outcome, Stop};
 use crate::transport::{ErrorKind, TransportError};
+use crate::verify::Verdict;
 use coldtrim_parsers::volume::Weight;
 
 /// Fills the plans of a device into the report, in place of what was noted of it before.
@@ -68,7 +69,9 @@ pub(super) fn note_problem(survey: &mut Survey, index: usize, problem: NotPrepar
     }
 }
 
-pub(super) fn note_verdict(report: &mut Report, device: &Prepared, verdict: &Option<String>, evidence: &str) {
+/// Fills in what is known of a route.
+pub fn note_verdict(report: &mut Report, device: &Prepared, verdict: Option<&Verdict>, evidence: &str) {
+    let verdict = verdict.map(Verdict::to_string);
     for volume in device.parts.iter().filter_map(|part| part.volume) {
         if let Some(volume) = report.volumes.get_mut(volume) {
             volume.verdict = verdict.clone();

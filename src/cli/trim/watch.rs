@@ -5,6 +5,7 @@ use crate::cli::job::TrimJob;
 use crate::cli::routes::Prepared;
 use crate::cli::trial::{Failed, all_planned, nonce};
 use crate::plan::Batch;
+use crate::plan::units::ByteRange;
 use crate::report::progress::Progress;
 use crate::run::Watcher;
 use crate::target::{Target, TargetError};
@@ -16,22 +17,28 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Watches what lies next to the discarded ranges, on raw routes, which nothing else keeps inside of bounds.
-pub(super) struct Guard {
+pub struct Guard {
     neighbours: Neighbours,
     reader: Direct,
 }
 
 impl Guard {
-    pub(super) fn before(device: &Prepared) -> Result<Option<Self>, Failed> {
+    /// On a raw route.
+    pub fn before(device: &Prepared) -> Result<Option<Self>, Failed> {
+        let facts = &device.device.facts;
+        let is_raw = facts.is_usb() || facts.kind == NodeKind::Scsi;
+        is_raw.then(|| Self::of(device, &[])).transpose()
+    }
+
+    /// On any route; `places`, which are whole blocks and in use, are remembered, too.
+    pub fn of(device: &Prepared, places: &[ByteRange]) -> Result<Self, Failed> {
         let node = &device.device;
-        if !node.facts.is_usb() && node.facts.kind != NodeKind::Scsi {
-            return Ok(None);
-        }
         let extents = all_planned(device);
         let remembered = Direct::open(&node.file, &node.facts).and_then(|mut reader| {
             let lba = device.transport.limits().lba_size().bytes().max(node.facts.logical_block.bytes());
-            let neighbours = Neighbours::remember(&mut reader, &extents, node.facts.size, lba, nonce())?;
-            Ok(Some(Self { neighbours, reader }))
+            let mut neighbours = Neighbours::remember(&mut reader, &extents, node.facts.size, lba, nonce())?;
+            neighbours.remember_also(&mut reader, places)?;
+            Ok(Self { neighbours, reader })
         });
         remembered.map_err(|error| Failed {
             ending: Ending::Failed,
@@ -43,9 +50,14 @@ impl Guard {
 
     /// What changed next to any discarded range, or why that cannot be said. After a run that `failed` the device may
     /// not be there to be read, which then is told already.
-    pub(super) fn harm(&mut self, failed: bool) -> Option<String> {
+    pub fn harm(&mut self, failed: bool) -> Option<String> {
         let changed = self.neighbours.changed(&mut self.reader);
         changed.unwrap_or_else(|error| (!failed).then(|| unread(&error)))
+    }
+
+    /// How many places are compared.
+    pub fn places(&self) -> usize {
+        self.neighbours.places()
     }
 
     fn harm_by(&mut self, batch: &Batch<'_>) -> Option<String> {
@@ -59,16 +71,22 @@ fn unread(error: &TransportError) -> String {
 }
 
 /// Every command and its answer, for `--log`.
-pub(super) struct Log {
+pub struct Log {
     file: Option<File>,
     /// The first line that could not be written, in words.
-    pub(super) failed: Option<String>,
+    pub failed: Option<String>,
 }
 
 impl Log {
-    pub(super) fn open(job: &TrimJob) -> Result<Self> {
+    /// The file that the job names.
+    pub fn open(job: &TrimJob) -> Result<Self> {
         let file = job.log.as_deref().map(crate::cli::new_file).transpose()?;
         Ok(Self { file, failed: None })
+    }
+
+    /// Nowhere.
+    pub fn none() -> Self {
+        Self { file: None, failed: None }
     }
 
     fn line(&mut self, batch: &Batch<'_>, answer: &str) {
@@ -82,25 +100,34 @@ impl Log {
     }
 }
 
-pub(super) struct RunWatcher<'a> {
-    pub(super) target: &'a Target,
-    pub(super) progress: Progress,
-    pub(super) log: &'a mut Log,
-    pub(super) guard: Option<&'a mut Guard>,
+/// What a run is watched by.
+pub struct RunWatcher<'a> {
+    /// What must stay as it is.
+    pub target: &'a Target,
+    /// What the user sees of it.
+    pub progress: Progress,
+    /// Where commands are written down.
+    pub log: &'a mut Log,
+    /// What lies next to the discarded ranges, where that is watched.
+    pub guard: Option<&'a mut Guard>,
     /// What was found changed that should not have.
-    pub(super) harm: Option<String>,
-    pub(super) look: Look,
+    pub harm: Option<String>,
+    /// When to look again who uses the target.
+    pub look: Look,
+    /// Bytes that this run itself has written.
+    pub written: u64,
 }
 
 /// When to look again who uses the target. A look goes through all processes, so it may take a twentieth of the time.
-pub(super) struct Look {
+pub struct Look {
     due: Instant,
 }
 
 impl Look {
     const PAUSE: Duration = Duration::from_secs(1);
 
-    pub(super) fn new() -> Self {
+    /// In a while.
+    pub fn new() -> Self {
         Self { due: Instant::now() + Self::PAUSE }
     }
 
@@ -126,10 +153,14 @@ impl Watcher for RunWatcher<'_> {
         self.log.line(batch, &format!("not taken: {error}"));
     }
 
+    fn wrote(&mut self, bytes: u64) {
+        self.written = self.written.saturating_add(bytes);
+    }
+
     fn objection(&mut self) -> Option<String> {
         self.harm.clone().or_else(|| {
             // In this order: who was there during the look is heard of afterwards.
-            let undisturbed = self.look.again(self.target).and_then(|()| self.target.must_be_undisturbed());
+            let undisturbed = self.look.again(self.target).and_then(|()| self.target.must_be_undisturbed(self.written));
             undisturbed.err().map(|error| error.to_string())
         })
     }

@@ -19,7 +19,12 @@ pub fn real(count: u64) -> f64 {
 
 /// A length in memory as a real number.
 pub fn real_len(count: usize) -> f64 {
-    u64::try_from(count).map_or(f64::MAX, real)
+    real(self::count(count))
+}
+
+/// A length in memory as a count.
+pub fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }
 
 /// A positive real number cut to a count; numbers that are none give 0.

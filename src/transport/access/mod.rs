@@ -44,12 +44,15 @@ pub struct Direct {
 impl Direct {
     /// Opens the node behind `file` once more, which does not disturb a claim that `file` holds.
     pub fn open(file: &File, facts: &DeviceFacts) -> Result<Self, TransportError> {
-        let opened = sys::reopen(file, facts.kind != NodeKind::Image);
-        let file = opened.map_err(|cause| {
-            TransportError::os(NAME, format!("cannot open {} once more", facts.path.display()), cause)
-        })?;
-        Ok(Self { file, block: facts.logical_block, size: facts.size })
+        Ok(Self { file: around_the_cache(file, facts)?, block: facts.logical_block, size: facts.size })
     }
+}
+
+/// The node behind `file`, opened once more past the page cache. An image is used as it is: opening it would break the
+/// lease that tells who else wants it.
+pub fn around_the_cache(file: &File, facts: &DeviceFacts) -> Result<File, TransportError> {
+    let opened = if facts.kind == NodeKind::Image { file.try_clone() } else { sys::reopen(file) };
+    opened.map_err(|cause| TransportError::os(NAME, format!("cannot open {} once more", facts.path.display()), cause))
 }
 
 /// Writes what the kernel holds of a block device and forgets it. To be done before the first raw command, so that
@@ -102,20 +105,22 @@ impl BlockAccess for Direct {
 }
 
 /// A buffer whose bytes start on a page: O_DIRECT demands it.
-struct Aligned {
+pub struct Aligned {
     memory: Vec<u8>,
     start: usize,
     length: usize,
 }
 
 impl Aligned {
-    fn new(length: usize) -> Self {
+    /// A buffer of zeros.
+    pub fn new(length: usize) -> Self {
         let memory = vec![0; length.saturating_add(ALIGN)];
         let start = memory.as_ptr().align_offset(ALIGN);
         Self { memory, start, length }
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
+    /// The bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
         let end = self.start.saturating_add(self.length);
         self.memory.get_mut(self.start..end).unwrap_or_default()
     }

@@ -7,10 +7,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// The file behind an open descriptor, whatever its name is by now.
-pub fn reopen(file: &File, direct: bool) -> io::Result<File> {
-    let flags = if direct { O_DIRECT } else { 0 };
-    OpenOptions::new().read(true).write(true).custom_flags(flags).open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+/// The device behind an open descriptor, whatever its name is by now, around the page cache.
+pub fn reopen(file: &File) -> io::Result<File> {
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT).open(name)
 }
 
 nix::ioctl_none_bad!(blkflsbuf, nix::request_code_none!(0x12, 97));
