@@ -27,9 +27,9 @@ impl<'a> Arrays<'a> {
 
     /// The first target below a device.
     pub fn first_target(&self, device: usize) -> usize {
-        let below = self.index(device).and_then(|index| self.arrays.get(index)).and_then(|array| array.members.first());
-        match below {
-            Some(member) if member.device < device => self.first_target(member.device),
+        let array = self.index(device).and_then(|index| self.arrays.get(index));
+        match array.and_then(|array| array.mapping.areas().next()) {
+            Some(area) if area.device < device => self.first_target(area.device),
             _ => device,
         }
     }
@@ -88,6 +88,29 @@ impl<'a> Arrays<'a> {
         Ok(())
     }
 
+    /// Carries what nobody needs of a device down to the targets; nothing of a target where copies or parity would have to
+    /// agree on it.
+    pub fn carry_spare(&self, device: usize, range: ByteRange) -> Vec<(usize, ByteRange)> {
+        let Some(index) = self.index(device) else {
+            let start = self.windows.get(device).map_or(0, |window| window.start());
+            return range.shift_up(start).map(|range| (device, range)).into_iter().collect();
+        };
+        let mut grounds = Vec::new();
+        if !self.is_plain(index) || self.carry_down(index, vec![range], &mut grounds).is_err() {
+            return Vec::new();
+        }
+        let pieces = grounds.into_iter().flat_map(|ground| ground.pieces);
+        pieces.flat_map(|piece| piece.free.into_iter().map(move |range| (piece.target, range))).collect()
+    }
+
+    /// True for an array without copies or parity, on nothing but such.
+    fn is_plain(&self, index: usize) -> bool {
+        self.arrays.get(index).is_some_and(|array| {
+            let below = array.mapping.areas().filter_map(|area| self.index(area.device)).filter(|below| *below < index);
+            array.mapping.redundancy() == Redundancy::None && below.into_iter().all(|below| self.is_plain(below))
+        })
+    }
+
     /// The pieces of one target: one for each member on it.
     pub fn pieces(&self, array: &FoundArray, device: usize, ranges: &[ByteRange]) -> Result<Vec<Piece>, String> {
         let start = self.windows.get(device).ok_or("a member on no target")?.start();
@@ -97,9 +120,9 @@ impl<'a> Arrays<'a> {
             let own = ranges.iter().filter(|range| member.range.contains(**range));
             let free: Vec<ByteRange> = own.filter_map(|range| range.shift_up(start)).collect();
             placed += free.len();
-            let within = member.range.shift_up(start).ok_or("a member behind every end")?;
             if !free.is_empty() {
-                pieces.push(Piece { target: device, free, within });
+                let within = bounds(array, member).and_then(|within| within.shift_up(start));
+                pieces.push(Piece { target: device, free, within: within.ok_or("a member that holds nothing")? });
             }
         }
         if placed == ranges.len() { Ok(pieces) } else { Err("free space outside of the members".to_owned()) }
@@ -112,7 +135,7 @@ impl<'a> Arrays<'a> {
         if redundancy != Redundancy::None && array.mapping.areas().any(|area| self.index(area.device).is_some()) {
             found.push(Finding::refusal(
                 format!("a {} on top of another array is not trimmed", array.format),
-                "name the upper array alone, assembled: /dev/mdX",
+                "name the upper array alone, assembled",
             ));
         }
         match (&scope.member, redundancy) {
@@ -128,6 +151,15 @@ impl<'a> Arrays<'a> {
         }
         found
     }
+}
+
+/// The bytes of a member from the first to the last that the array uses: its records lie outside of them.
+fn bounds(array: &FoundArray, member: &FoundMember) -> Option<ByteRange> {
+    let used = array.mapping.areas().filter(|area| area.device == member.device && member.range.contains(area.range));
+    let ranges = used.map(|area| area.range);
+    ranges.reduce(|all, range| {
+        ByteRange::new(all.start().min(range.start()), all.end().max(range.end())).unwrap_or(all)
+    })
 }
 
 /// The pieces of a volume on target `index`, with the place of each.

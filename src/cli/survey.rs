@@ -85,21 +85,24 @@ impl Survey {
         let mut stack = reading.stack;
         let mut nodes = std::mem::take(&mut stack.nodes);
         name_mentioned(&mut nodes, &self.targets);
-        self.gaps = gaps(&stack.tables, &nodes, &windows, scope);
         let arrays = Arrays::new(&stack, &windows);
+        self.gaps = gaps(&stack.tables, &nodes, &arrays, self.targets.len(), scope);
         report.volumes = nodes
             .into_iter()
             .filter_map(|node| match arrays.index(node.device) {
                 None => {
                     let start = windows.get(node.device)?.start();
                     let target = self.targets.get(node.device)?;
-                    Some(volume_report(node, target, start, &scope.accept))
+                    let name = name_of(target, node.part.as_ref().map(|part| part.number), start + node.range.start());
+                    Some(volume_report(node, name, start, &scope.accept))
                 }
                 Some(index) => {
                     let target = arrays.first_target(node.device);
-                    let mut volume = volume_report(node, self.targets.get(target)?, 0, &scope.accept);
+                    let found = stack.arrays.get(index)?;
+                    let name = name_on_array(found, &node, self.targets.get(target)?);
+                    let mut volume = volume_report(node, name, 0, &scope.accept);
                     volume.target = target;
-                    place_on_array(&mut volume, index, &arrays, stack.arrays.get(index)?, scope);
+                    place_on_array(&mut volume, index, &arrays, found, scope);
                     Some(volume)
                 }
             })
@@ -203,9 +206,9 @@ fn target_report(
     }
 }
 
-fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> VolumeReport {
+/// The report on a node that commands can name as `name`; its device begins at byte `base` of what positions are counted on.
+fn volume_report(node: Node, name: String, base: u64, accept: &[Consent]) -> VolumeReport {
     let offset = base + node.range.start();
-    let name = name_of(target, node.part.as_ref().map(|part| part.number), offset);
     let mut report = VolumeReport::unknown(node.device, offset, node.range.len());
     report.partition = node.part.map(|part| part.number);
     let reason = |finding: &Finding| Reason::new(finding, &name, accept);
@@ -290,6 +293,14 @@ fn name_of(target: &Target, partition: Option<u32>, offset: u64) -> String {
     }
 }
 
+/// The same for what lies on an array: a logical volume has a name of its own, once it is activated.
+fn name_on_array(array: &FoundArray, node: &Node, target: &Target) -> String {
+    match &array.name {
+        Some(name) if array.pool.is_some() => format!("/dev/{name}"),
+        _ => name_of(target, node.part.as_ref().map(|part| part.number), node.range.start()),
+    }
+}
+
 fn witness_word(testimony: &[Testimony]) -> &'static str {
     let said = |wanted: fn(&Testimony) -> bool| testimony.iter().any(wanted);
     match () {
@@ -316,7 +327,13 @@ fn refuse_unusable_targets(report: &mut Report) {
 
 /// What is free on every target when the user asks for unallocated space: the gaps between partitions, and what nobody
 /// needs of an area that is kept. Whoever names partitions means those, and nothing between them.
-fn gaps(tables: &[FoundTable], nodes: &[Node], windows: &[ByteRange], scope: &Scope) -> Vec<Vec<ByteRange>> {
+fn gaps(
+    tables: &[FoundTable],
+    nodes: &[Node],
+    arrays: &Arrays<'_>,
+    targets: usize,
+    scope: &Scope,
+) -> Vec<Vec<ByteRange>> {
     let between = tables
         .iter()
         .filter(|_| scope.options.partitions.is_empty())
@@ -325,10 +342,10 @@ fn gaps(tables: &[FoundTable], nodes: &[Node], windows: &[ByteRange], scope: &Sc
         let spare = if let Content::Kept { spare, .. } = &node.content { spare.as_slice() } else { &[] };
         spare.iter().filter_map(|range| Some((node.device, range.shift_up(node.range.start())?)))
     });
-    let mut gaps = vec![Vec::new(); windows.len()];
-    for (device, range) in between.chain(spare) {
-        if let (Some(list), Some(window)) = (gaps.get_mut(device), windows.get(device)) {
-            list.extend(range.shift_up(window.start()));
+    let mut gaps = vec![Vec::new(); targets];
+    for (target, range) in between.chain(spare).flat_map(|(device, range)| arrays.carry_spare(device, range)) {
+        if let Some(list) = gaps.get_mut(target) {
+            list.push(range);
         }
     }
     gaps.iter_mut().for_each(|list: &mut Vec<ByteRange>| list.sort_unstable());

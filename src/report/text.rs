@@ -39,6 +39,9 @@ impl Paint {
     }
 }
 
+/// What `--unallocated` adds.
+const UNALLOCATED: &str = "unallocated space (a gap between partitions, extents that no logical volume takes, or swap)";
+
 /// Prints a tree: a heading with its own lines, then everything that stands on it. Of each, the first line is on a
 /// branch and the others are about it.
 pub fn print_tree(out: &mut dyn Write, heading: &[String], branches: &[Vec<String>]) -> io::Result<()> {
@@ -61,7 +64,7 @@ pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<(
         let branches: Vec<_> = volumes
             .map(|volume| volume_lines(report, volume, paint))
             .chain(gaps.map(|gap| {
-                vec![format!("unallocated space (a gap between partitions, or swap): {}", human::exact(gap.plan.bytes))]
+                vec![format!("{UNALLOCATED}: {}", human::exact(gap.plan.bytes))]
             }))
             .collect();
         print_tree(out, &target_lines(target, paint), &branches)?;
@@ -96,7 +99,7 @@ pub fn print_outcomes(out: &mut dyn Write, report: &Report, paint: Paint) -> io:
         }
     }
     for gap in &report.gaps {
-        writeln!(out, "{}", paint.bold("unallocated space (a gap between partitions, or swap)"))?;
+        writeln!(out, "{}", paint.bold(UNALLOCATED))?;
         gap.outcome.iter().try_for_each(|outcome| print_outcome(out, outcome, paint))?;
     }
     if let Some(outcome) = report.outcome.as_ref().filter(|_| report.volumes.len() > 1) {

@@ -9,8 +9,13 @@ use crate::foreign::Meaning;
 use crate::source::{Source, Window};
 use crate::volume::Finding;
 
-/// What the volumes on these arrays inherit from their members, or why the arrays are not to be believed.
-pub(super) fn vouch(arrays: &[Assembled], members: &[&Leaf], layers: &[Layer<'_>]) -> Result<Vec<Finding>, Finding> {
+/// What the volumes on these arrays of a kind inherit from their members, or why the arrays are not to be believed.
+pub(super) fn vouch(
+    kind: &str,
+    arrays: &[Assembled],
+    members: &[&Leaf],
+    layers: &[Layer<'_>],
+) -> Result<Vec<Finding>, Finding> {
     let shown = shown_by(arrays, layers);
     let mut inherited = Vec::new();
     for leaf in members {
@@ -20,7 +25,7 @@ pub(super) fn vouch(arrays: &[Assembled], members: &[&Leaf], layers: &[Layer<'_>
         let window = Window::new(layer.source, leaf.range).ok_or_else(unreadable)?;
         let found = claims(&window, leaf.sector_size).map_err(|_| unreadable())?;
         let (found, records) = set_records_apart(found);
-        explained(&found, &shown, &here)?;
+        explained(kind, &found, &shown, &here)?;
         let around = leaf.findings.iter().cloned().chain(records.iter().map(|row| stale_records(row)));
         inherited.extend(around.map(|finding| Finding { message: format!("{here}: {}", finding.message), ..finding }));
     }
@@ -52,6 +57,13 @@ impl Stack {
             format!("byte {} of {area}", place.at)
         };
         let places: Vec<String> = different.places.iter().map(name).collect();
+        let is_md = array.is_some_and(|array| array.format.starts_with("md "));
+        let check = if is_md {
+            "assemble the array and let it be checked: echo check > /sys/block/mdX/md/sync_action, then read \
+             /sys/block/mdX/md/mismatch_cnt"
+        } else {
+            "activate it and let it be checked: lvchange --syncaction check VG/LV, then lvs -o +raid_mismatch_count VG/LV"
+        };
         let finding = Finding::refusal(
             format!(
                 "the members of the array do not agree on {} of it, by which its free space was found ({}): one of \
@@ -59,8 +71,7 @@ impl Stack {
                 different.range,
                 places.join(", ")
             ),
-            "assemble the array and let it be checked: echo check > /sys/block/mdX/md/sync_action, then read \
-             /sys/block/mdX/md/mismatch_cnt",
+            check,
         );
         for node in self.nodes.iter_mut().filter(|node| node.device == device) {
             match &mut node.content {
@@ -85,8 +96,9 @@ fn shown_by(arrays: &[Assembled], layers: &[Layer<'_>]) -> Vec<&'static str> {
 }
 
 /// Nothing but its record is on a member, except where the record lies at the end and the rest is a view of the array.
-fn explained(found: &[Claim], shown: &[&str], here: &str) -> Result<(), Finding> {
-    let is_record = |claim: &&Claim| matches!(claim, Claim::Foreign(row) if row.meaning == Meaning::Member);
+fn explained(kind: &str, found: &[Claim], shown: &[&str], here: &str) -> Result<(), Finding> {
+    let is_record =
+        |claim: &&Claim| matches!(claim, Claim::Foreign(row) if matches!(row.meaning, Meaning::Member(of) if of == kind));
     let (own, others): (Vec<&Claim>, Vec<&Claim>) = found.iter().partition(is_record);
     let at_end = own.iter().all(|claim| matches!(claim, Claim::Foreign(row) if row.is_member_by_its_end()));
     let stranger = others.iter().find(|claim| !(at_end && shown.contains(&claim.name())));
