@@ -7,17 +7,20 @@ mod common;
 mod ext4;
 #[path = "common/images.rs"]
 mod images;
+#[path = "common/lvm_group.rs"]
+mod lvm_group;
+#[path = "common/md_array.rs"]
+mod md_array;
 
-use common::{Rng, parse_ranges, tool_ok};
+use common::{Rng, tool_ok};
 use images::{Said, said, text};
+use lvm_group::{GROUP, oracle};
+use md_array::{total, zeroed};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 const MIB: u64 = 1 << 20;
-const GROUP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/lvm_group.py");
 
 /// A volume group on files.
 struct Group {
@@ -84,7 +87,7 @@ impl Group {
         let mut sum = 0;
         for (number, (path, before)) in self.physical.iter().zip(before).enumerate() {
             let ranges = self.discarded(number, unallocated);
-            sum += ranges.iter().map(|(_, len)| len).sum::<u64>();
+            sum += total(&ranges);
             let found = std::fs::read(path).expect("a disk");
             assert!(found == zeroed(before, &ranges), "{spec}: disk {number} is not as expected");
         }
@@ -125,27 +128,6 @@ impl Group {
 fn extents(volume: &Value) -> u64 {
     let of_segments = || volume["segments"].as_array()?.iter().map(|segment| segment["count"].as_u64()).sum();
     volume["count"].as_u64().or_else(of_segments).expect("a number of extents")
-}
-
-fn oracle(words: &[&str], input: &str) -> Vec<(u64, u64)> {
-    let mut child = Command::new("/usr/bin/python3")
-        .arg(GROUP)
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("python3");
-    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("a listener");
-    let output = child.wait_with_output().expect("an answer");
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    parse_ranges(&String::from_utf8_lossy(&output.stdout))
-}
-
-/// The same bytes with zeros in `ranges`.
-fn zeroed(mut bytes: Vec<u8>, ranges: &[(u64, u64)]) -> Vec<u8> {
-    let place = |at: u64| usize::try_from(at).expect("a 64-bit machine");
-    ranges.iter().for_each(|(start, length)| bytes[place(*start)..place(start + length)].fill(0));
-    bytes
 }
 
 /// Extents of physical volumes that are given out at random, so that volumes lie in pieces.
@@ -201,7 +183,8 @@ fn random_group(rng: &mut Rng) -> Option<Value> {
     let mut striped = Vec::new();
     for _ in 0..2 {
         let width = rng.between(2, disks as u64 + 1);
-        let places = (0..width).map(|pv| Some(json!([pv, extents.run(pv as usize, 3, rng)?]))).collect::<Option<Vec<_>>>()?;
+        let places =
+            (0..width).map(|pv| Some(json!([pv, extents.run(pv as usize, 3, rng)?]))).collect::<Option<Vec<_>>>()?;
         let chunk = *rng.pick(&[4096, 64 << 10, 256 << 10]);
         striped.push(json!({ "count": 3 * width, "chunk": chunk, "places": places }));
     }
@@ -265,15 +248,22 @@ fn groups_that_may_be_other_than_they_say_are_refused_by_name() {
         (json!({ "lines": "a { " }), "expected '}'"),
         (json!({ "lines": "a = [[[[[[[[[[[[1]]]]]]]]]]]]" }), "too deep"),
         (json!({ "ignored": [0, 1] }), "does not describe its volume group itself"),
-        (json!({ "extra": "x {\nid = \"x\"\nstatus = [\"READ\", \"WRITE\", \"VISIBLE\"]\nsegment_count = 1\nsegment1 {\n\
+        (
+            json!({ "extra": "x {\nid = \"x\"\nstatus = [\"READ\", \"WRITE\", \"VISIBLE\"]\nsegment_count = 1\nsegment1 {\n\
             start_extent = 0\nextent_count = 1\ntype = \"striped\"\nstripe_count = 1\nstripes = [\"pv0\", 11]\n}\n}\n" }),
-            "two logical volumes take the same extents"),
-        (json!({ "extra": "x {\nid = \"x\"\nstatus = [\"READ\", \"WRITE\", \"VISIBLE\"]\nsegment_count = 1\nsegment1 {\n\
+            "two logical volumes take the same extents",
+        ),
+        (
+            json!({ "extra": "x {\nid = \"x\"\nstatus = [\"READ\", \"WRITE\", \"VISIBLE\"]\nsegment_count = 1\nsegment1 {\n\
             start_extent = 1\nextent_count = 1\ntype = \"striped\"\nstripe_count = 1\nstripes = [\"pv0\", 16]\n}\n}\n" }),
-            "has a gap in its logical volume x"),
-        (json!({ "extra": "pvmove0 {\nid = \"x\"\nstatus = [\"READ\", \"WRITE\", \"PVMOVE\", \"LOCKED\"]\nsegment_count = 1\nsegment1 {\n\
+            "has a gap in its logical volume x",
+        ),
+        (
+            json!({ "extra": "pvmove0 {\nid = \"x\"\nstatus = [\"READ\", \"WRITE\", \"PVMOVE\", \"LOCKED\"]\nsegment_count = 1\nsegment1 {\n\
             start_extent = 0\nextent_count = 1\ntype = \"mirror\"\nmirror_count = 2\nextents_moved = 0\n\
-            mirrors = [\n\"pv0\", 15,\n\"pv1\", 15\n]\n}\n}\n" }), "a pvmove was not finished"),
+            mirrors = [\n\"pv0\", 15,\n\"pv1\", 15\n]\n}\n}\n" }),
+            "a pvmove was not finished",
+        ),
     ];
     for (changes, expected) in in_order {
         println!("{changes}");
@@ -297,9 +287,7 @@ fn other(name: &str, kind: &str, fields: &str) -> String {
 #[test]
 fn volumes_that_are_not_mapped_are_named_and_the_others_trimmed() {
     let mut spec = small();
-    let hidden = |name: &str, first: u64| {
-        json!({ "name": name, "flags": ["READ", "WRITE"], "segments": [{ "count": 4, "places": [[1, first]] }] })
-    };
+    let hidden = |name: &str, first: u64| json!({ "name": name, "flags": ["READ", "WRITE"], "segments": [{ "count": 4, "places": [[1, first]] }] });
     spec["volumes"].as_array_mut().expect("a list").push(hidden("below", 12));
     let cases = [
         (other("pool", "thin-pool", "metadata = \"m\"\npool = \"below\""), "vg/pool is a thin pool"),
@@ -307,7 +295,10 @@ fn volumes_that_are_not_mapped_are_named_and_the_others_trimmed() {
         (other("fast", "cache+CACHE_USES_CACHEVOL", "cache_pool = \"c\"\norigin = \"below\""), "vg/fast is cached"),
         (other("fast", "writecache", "writecache = \"c\"\norigin = \"below\""), "vg/fast has a write cache"),
         (other("dup", "vdo", "vdo_pool = \"below\"\nvdo_offset = 0"), "vg/dup is a VDO volume"),
-        (other("five", "raid5_ls", "raids = [\"m\", \"below\"]"), "vg/five is laid out in a way that is not mapped (raid5_ls)"),
+        (
+            other("five", "raid5_ls", "raids = [\"m\", \"below\"]"),
+            "vg/five is laid out in a way that is not mapped (raid5_ls)",
+        ),
         (other("tags", "integrity", "origin = \"below\""), "vg/tags has checksums beside its blocks"),
     ];
     for (extra, expected) in cases {
@@ -345,7 +336,8 @@ fn the_origin_of_a_snapshot_is_refused() {
 
 #[test]
 fn copies_that_may_differ_are_refused() {
-    let spec = |volume: Value| json!({ "sizes": [20 * MIB, 20 * MIB], "start": MIB, "extent": MIB, "volumes": [volume] });
+    let spec =
+        |volume: Value| json!({ "sizes": [20 * MIB, 20 * MIB], "start": MIB, "extent": MIB, "volumes": [volume] });
     let raid = json!({ "name": "mir", "kind": "raid1", "count": 5, "copies": [[[0, 2, 3], [0, 7, 2]], [[1, 1, 5]]],
         "records": [[0, 0], [1, 0]] });
     let mut mirror = raid.clone();
@@ -404,6 +396,49 @@ fn one_physical_volume_alone_is_enough_for_what_lies_on_it() {
     let other = text(&group.physical[1]);
     said(&["trim", "--yes", other]).expect(3, &["does not describe its volume group itself"]);
     group.trims_exactly(true);
+}
+
+/// A physical volume on a mirror of md whose record lies at its end: the members themselves carry the label, too.
+#[test]
+fn the_label_on_a_member_of_an_array_is_the_arrays() {
+    let md = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/md_array.py");
+    let member = 20 * MIB + 12_288;
+    for (level, count) in [(1, 2), (0, 2)] {
+        let array = json!({ "version": "1.0", "level": level, "layout": 0, "chunk": if level == 0 { 65536 } else { 0 },
+            "sizes": vec![member; count], "offset": 0 });
+        let size: u64 = tool_ok("python3", &[md, "size", &array.to_string()]).trim().parse().expect("a size");
+        let spec = json!({ "sizes": [size], "start": MIB, "extent": MIB,
+            "volumes": [{ "name": "one", "segments": [{ "count": 9, "places": [[0, 5]] }, { "count": 2, "places": [[0, 1]] }] }] });
+        let group = Group::make(spec, &mut Rng(13));
+        let members: Vec<PathBuf> = (0..count).map(|number| group.folder.path().join(format!("m{number}"))).collect();
+        let names: Vec<&str> = members.iter().map(|path| text(path)).collect();
+        tool_ok("python3", &[&[md, "lay", &array.to_string(), text(&group.physical[0])], &names[..]].concat());
+        let before: Vec<Vec<u8>> = members.iter().map(|path| std::fs::read(path).expect("a member")).collect();
+        let single = said(&["trim", "--yes", "--unallocated", names[0]]);
+        single.expect(3, &[if level == 1 { "--member" } else { "lacks member 1" }]);
+        assert!(std::fs::read(&members[0]).expect("a member") == before[0], "level {level}");
+        if level == 1 {
+            // What a copy of the mirror says otherwise is said of everything on it.
+            let label = MIB + 5 * MIB + 1024 + 120; // of the volume, whose first extent is number 5
+            images::put(&members[1], label, b"other");
+            let differ = said(&["trim", "--yes", names[0], names[1]]);
+            differ.expect(3, &["the members of the array do not agree", "/sys/block/mdX/md/sync_action"]);
+            std::fs::write(&members[1], &before[1]).expect("a member");
+        }
+        said(&[&["trim", "--yes", "--unallocated"], &names[..]].concat())
+            .expect(0, &["md raid", "lvm linear", "vg/one"]);
+        // What is free in a volume is discarded through both layers; extents that no volume takes only where nothing is
+        // there twice.
+        let free: String =
+            group.discarded(0, level == 0).iter().map(|(start, len)| format!("{start} {len}\n")).collect();
+        for (number, (path, before)) in members.iter().zip(before).enumerate() {
+            let carried = md_array::carried(&array, number, &free);
+            assert!(
+                std::fs::read(path).expect("a member") == zeroed(before, &carried),
+                "level {level} member {number}"
+            );
+        }
+    }
 }
 
 #[test]

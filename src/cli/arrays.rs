@@ -7,6 +7,7 @@ use coldtrim_parsers::array::{Redundancy, Spread};
 use coldtrim_parsers::stack::{FoundArray, FoundMember, Stack};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Finding;
+use std::collections::BTreeSet;
 
 /// The arrays of a run, on `windows` (where the part of each target that was read begins).
 pub struct Arrays<'a> {
@@ -128,11 +129,15 @@ impl<'a> Arrays<'a> {
         if placed == ranges.len() { Ok(pieces) } else { Err("free space outside of the members".to_owned()) }
     }
 
-    /// What forbids a volume on `array`, apart from what its own findings say.
-    pub fn objections(&self, array: &FoundArray, scope: &Scope) -> Vec<Finding> {
+    /// What forbids a volume on array number `index`, apart from what its own findings say.
+    pub fn objections(&self, index: usize, scope: &Scope) -> Vec<Finding> {
+        let Some(array) = self.arrays.get(index) else { return Vec::new() };
         let redundancy = array.mapping.redundancy();
-        let mut found = Vec::new();
-        if redundancy != Redundancy::None && array.mapping.areas().any(|area| self.index(area.device).is_some()) {
+        let below: BTreeSet<usize> = array.mapping.areas().filter_map(|area| self.index(area.device)).collect();
+        // What an array stands on is trimmed with it.
+        let mut found: Vec<Finding> =
+            below.iter().filter(|below| **below < index).flat_map(|below| self.objections(*below, scope)).collect();
+        if redundancy != Redundancy::None && !below.is_empty() {
             found.push(Finding::refusal(
                 format!("a {} on top of another array is not trimmed", array.format),
                 "name the upper array alone, assembled",
@@ -157,9 +162,8 @@ impl<'a> Arrays<'a> {
 fn bounds(array: &FoundArray, member: &FoundMember) -> Option<ByteRange> {
     let used = array.mapping.areas().filter(|area| area.device == member.device && member.range.contains(area.range));
     let ranges = used.map(|area| area.range);
-    ranges.reduce(|all, range| {
-        ByteRange::new(all.start().min(range.start()), all.end().max(range.end())).unwrap_or(all)
-    })
+    ranges
+        .reduce(|all, range| ByteRange::new(all.start().min(range.start()), all.end().max(range.end())).unwrap_or(all))
 }
 
 /// The pieces of a volume on target `index`, with the place of each.

@@ -102,7 +102,7 @@ impl Survey {
                     let name = name_on_array(found, &node, self.targets.get(target)?);
                     let mut volume = volume_report(node, name, 0, &scope.accept);
                     volume.target = target;
-                    place_on_array(&mut volume, index, &arrays, found, scope);
+                    place_on_array(&mut volume, index, &arrays, scope);
                     Some(volume)
                 }
             })
@@ -243,9 +243,12 @@ fn volume_report(node: Node, name: String, base: u64, accept: &[Consent]) -> Vol
 }
 
 /// Carries the free space of a volume on an array down to the targets, and adds what forbids that.
-fn place_on_array(volume: &mut VolumeReport, index: usize, arrays: &Arrays<'_>, array: &FoundArray, scope: &Scope) {
+fn place_on_array(volume: &mut VolumeReport, index: usize, arrays: &Arrays<'_>, scope: &Scope) {
     volume.array = Some(index);
-    let mut found = arrays.objections(array, scope);
+    if volume.state == State::Kept {
+        return;
+    }
+    let mut found = arrays.objections(index, scope);
     if let Err(fault) = arrays.carry_down(index, volume.free.clone(), &mut volume.grounds) {
         let message = format!("its free space could not be carried to the members: {fault}");
         found.push(Finding::refusal(message, "this is a fault in coldtrim, please report it"));

@@ -63,9 +63,7 @@ pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<(
         let gaps = report.gaps.iter().filter(|gap| gap.target == index);
         let branches: Vec<_> = volumes
             .map(|volume| volume_lines(report, volume, paint))
-            .chain(gaps.map(|gap| {
-                vec![format!("{UNALLOCATED}: {}", human::exact(gap.plan.bytes))]
-            }))
+            .chain(gaps.map(|gap| vec![format!("{UNALLOCATED}: {}", human::exact(gap.plan.bytes))]))
             .collect();
         print_tree(out, &target_lines(target, paint), &branches)?;
     }

@@ -45,7 +45,8 @@ fn with_arrays(stack: &Stack, lengths: &[u64]) -> Result<Vec<u64>, String> {
             }
             let is_kept = |node: &Node| {
                 let Content::Kept { spare, .. } = &node.content else { return false };
-                let is_spare = area.range.shift_down(node.range.start()).is_none_or(|own| spare.iter().any(|s| s.overlaps(own)));
+                let is_spare =
+                    area.range.shift_down(node.range.start()).is_none_or(|own| spare.iter().any(|s| s.overlaps(own)));
                 node.device == area.device && node.range.contains(area.range) && !is_spare
             };
             if !stack.nodes.iter().any(is_kept) {
@@ -157,7 +158,11 @@ fn clean_text(text: &mut String) {
 
 fn clean(stack: &mut Stack) {
     for array in &mut stack.arrays {
-        [&mut array.format, &mut array.uuid].into_iter().chain(&mut array.name).chain(&mut array.pool).for_each(clean_text);
+        [&mut array.format, &mut array.uuid]
+            .into_iter()
+            .chain(&mut array.name)
+            .chain(&mut array.pool)
+            .for_each(clean_text);
         array.members.iter_mut().for_each(|member| clean_text(&mut member.role));
         array.findings.iter_mut().for_each(clean_finding);
     }

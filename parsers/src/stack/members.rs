@@ -7,7 +7,9 @@ use super::{Content, FoundMember, Layer, Leaf, Stack};
 use crate::array::{ArraySource, Assembled, Difference, Place, mention};
 use crate::foreign::Meaning;
 use crate::source::{Source, Window};
+use crate::units::ByteRange;
 use crate::volume::Finding;
+use std::collections::BTreeSet;
 
 /// What the volumes on these arrays of a kind inherit from their members, or why the arrays are not to be believed.
 pub(super) fn vouch(
@@ -33,19 +35,12 @@ pub(super) fn vouch(
 }
 
 impl Stack {
-    /// Forbids the volumes on an array whose members do not agree on a byte that was read and that is not free: whose map
-    /// would count is not known then. What is free may differ, as it does after a discard.
+    /// Forbids the volumes on an array, and on what stands on it, whose members do not agree on a byte that was read and that
+    /// is not free: whose map would count is not known then. What is free may differ, as it does after a discard.
     pub(super) fn refuse_what_differs(&mut self, device: usize, differences: &[Difference]) {
-        let is_free = |difference: &Difference| {
-            let on_it = self.nodes.iter().filter(|node| node.device == device);
-            on_it.filter_map(|node| Some((node, difference.range.shift_down(node.range.start())?))).any(
-                |(node, range)| {
-                    let Content::Volume { volume, .. } = &node.content else { return false };
-                    volume.free.ranges().iter().any(|free| free.contains(range))
-                },
-            )
+        let Some(different) = differences.iter().find(|difference| !self.is_free(device, difference.range)) else {
+            return;
         };
-        let Some(different) = differences.iter().find(|difference| !is_free(difference)) else { return };
         let array = self.arrays.iter().find(|array| array.device == device);
         let name = |place: &Place| {
             let holds = |member: &&FoundMember| {
@@ -73,7 +68,8 @@ impl Stack {
             ),
             check,
         );
-        for node in self.nodes.iter_mut().filter(|node| node.device == device) {
+        let above = self.above(device);
+        for node in self.nodes.iter_mut().filter(|node| above.contains(&node.device)) {
             match &mut node.content {
                 Content::Volume { volume, .. } => volume.findings.push(finding.clone()),
                 // What looks like damage is explained by it.
@@ -87,6 +83,36 @@ impl Stack {
     }
 }
 
+impl Stack {
+    /// True when a volume on a device, or on an array that stands on it, calls all of `range` free.
+    fn is_free(&self, device: usize, range: ByteRange) -> bool {
+        let on_it = self.nodes.iter().filter(|node| node.device == device);
+        let mut volumes = on_it.filter_map(|node| Some((node, range.shift_down(node.range.start())?)));
+        let in_volume = volumes.any(|(node, range)| {
+            let Content::Volume { volume, .. } = &node.content else { return false };
+            volume.free.ranges().iter().any(|free| free.contains(range))
+        });
+        // Arrays stand on devices with smaller numbers only.
+        let mut above = self.arrays.iter().filter(|array| array.device > device);
+        in_volume
+            || above.any(|array| {
+                let parts = array.mapping.back(device, range);
+                parts.is_some_and(|parts| parts.iter().all(|part| self.is_free(array.device, *part)))
+            })
+    }
+
+    /// A device and everything that stands on it.
+    fn above(&self, device: usize) -> BTreeSet<usize> {
+        let mut found = BTreeSet::from([device]);
+        for array in &self.arrays {
+            if array.mapping.areas().any(|area| found.contains(&area.device)) {
+                found.insert(array.device);
+            }
+        }
+        found
+    }
+}
+
 /// The names of what the arrays themselves show.
 fn shown_by(arrays: &[Assembled], layers: &[Layer<'_>]) -> Vec<&'static str> {
     let devices: Vec<&dyn Source> = layers.iter().map(|layer| layer.source).collect();
@@ -97,8 +123,7 @@ fn shown_by(arrays: &[Assembled], layers: &[Layer<'_>]) -> Vec<&'static str> {
 
 /// Nothing but its record is on a member, except where the record lies at the end and the rest is a view of the array.
 fn explained(kind: &str, found: &[Claim], shown: &[&str], here: &str) -> Result<(), Finding> {
-    let is_record =
-        |claim: &&Claim| matches!(claim, Claim::Foreign(row) if matches!(row.meaning, Meaning::Member(of) if of == kind));
+    let is_record = |claim: &&Claim| matches!(claim, Claim::Foreign(row) if matches!(row.meaning, Meaning::Member(of) if of == kind));
     let (own, others): (Vec<&Claim>, Vec<&Claim>) = found.iter().partition(is_record);
     let at_end = own.iter().all(|claim| matches!(claim, Claim::Foreign(row) if row.is_member_by_its_end()));
     let stranger = others.iter().find(|claim| !(at_end && shown.contains(&claim.name())));

@@ -157,7 +157,8 @@ impl Walk<'_> {
     /// A part of a group that gives no device is an area of its own, to be named.
     fn refuse_part(&mut self, unmapped: Unmapped) {
         let Some(leaf) = self.leaves.get(unmapped.leaf) else { return };
-        let Some(range) = unmapped.range.shift_up(leaf.range.start()).filter(|range| leaf.range.contains(*range)) else {
+        let Some(range) = unmapped.range.shift_up(leaf.range.start()).filter(|range| leaf.range.contains(*range))
+        else {
             return;
         };
         let content = Content::Refused { format: Some(unmapped.format), finding: unmapped.finding };

@@ -121,8 +121,14 @@ impl VolumeGroup {
             extent,
             flags: flags(section),
             lock_type: section.text("lock_type").map(str::to_owned),
-            physical: physical.sections().map(|(name, section)| Physical::read(name, section)).collect::<Result<_, _>>()?,
-            logical: logical.sections().map(|(name, section)| Logical::read(name, section)).collect::<Result<_, _>>()?,
+            physical: physical
+                .sections()
+                .map(|(name, section)| Physical::read(name, section))
+                .collect::<Result<_, _>>()?,
+            logical: logical
+                .sections()
+                .map(|(name, section)| Logical::read(name, section))
+                .collect::<Result<_, _>>()?,
         })
     }
 

@@ -51,7 +51,10 @@ impl Label {
             return Err(ParseError::corrupt(at, Mismatch::hex("the label's sum", sum.into(), found)));
         }
         if raw.sector.get().checked_mul(SECTOR) != Some(at) {
-            return Err(ParseError::corrupt(at, Mismatch::new("the label's own sector", at >> 9_u32, raw.sector.get())));
+            return Err(ParseError::corrupt(
+                at,
+                Mismatch::new("the label's own sector", at >> 9_u32, raw.sector.get()),
+            ));
         }
         let header = usize::try_from(raw.offset.get()).ok().and_then(|offset| sector.get(offset..));
         let (physical, rest) = RawPhysical::read_from_prefix(header.ok_or_else(short)?).map_err(|_| short())?;

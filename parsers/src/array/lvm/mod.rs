@@ -55,7 +55,9 @@ impl Assembly for Lvm {
         for candidate in candidates {
             match Given::read(*candidate) {
                 Ok(given) => left.push(given),
-                Err(error) => groups.push(alone(candidate, format!("a physical volume whose label cannot be used: {error}"))),
+                Err(error) => {
+                    groups.push(alone(candidate, format!("a physical volume whose label cannot be used: {error}")))
+                }
             }
         }
         let ids: BTreeSet<String> = left.iter().flat_map(Given::said).map(|group| group.id.clone()).collect();
@@ -87,7 +89,8 @@ struct Given<'a> {
 impl<'a> Given<'a> {
     fn read(candidate: Candidate<'a>) -> Result<Self, ParseError> {
         let label = Label::read(candidate.source)?;
-        let texts = metadata::texts(candidate.source, &label).map_err(|error| format!("has metadata that cannot be used: {error}"));
+        let texts = metadata::texts(candidate.source, &label)
+            .map_err(|error| format!("has metadata that cannot be used: {error}"));
         let read = |root| VolumeGroup::read(&root).map_err(|what| format!("has metadata that {what}"));
         let said = texts.and_then(|texts| texts.into_iter().map(read).collect());
         Ok(Self { candidate, label, said })
@@ -117,7 +120,10 @@ fn alone(candidate: &Candidate<'_>, what: String) -> Group {
     Group {
         members: vec![Role { leaf: candidate.leaf, words: "physical volume".to_owned(), spare: Vec::new() }],
         title: "no volume group".to_owned(),
-        outcome: Err(Finding::refusal(format!("it is {what}"), format!("name every physical volume of its group; {CHECK}"))),
+        outcome: Err(Finding::refusal(
+            format!("it is {what}"),
+            format!("name every physical volume of its group; {CHECK}"),
+        )),
     }
 }
 
@@ -126,7 +132,8 @@ fn assembled(set: &[Given<'_>], id: &str) -> Group {
     let said = || set.iter().flat_map(Given::said).filter(|group| group.id == id);
     let newest = said().max_by_key(|group| group.generation);
     let title = newest.map_or(String::new(), |group| format!("the volume group {}", group.name));
-    let outcome = newest.map_or(Err((String::new(), CHECK)), |newest| trusted(set, newest).map(|layout| (newest, layout)));
+    let outcome =
+        newest.map_or(Err((String::new(), CHECK)), |newest| trusted(set, newest).map(|layout| (newest, layout)));
     let mut members: Vec<Role> = set
         .iter()
         .map(|given| Role { leaf: given.candidate.leaf, words: "physical volume".to_owned(), spare: Vec::new() })
@@ -215,10 +222,16 @@ fn at_rest(group: &VolumeGroup) -> Result<(), Trouble> {
             None => {}
             Some("MISSING") => {
                 let what = format!("went on without its physical volume {} ({})", physical.name, physical.id);
-                return Err((what, "vgextend --restoremissing VG DEVICE where it came back unchanged, else vgreduce --removemissing VG"));
+                return Err((
+                    what,
+                    "vgextend --restoremissing VG DEVICE where it came back unchanged, else vgreduce --removemissing VG",
+                ));
             }
             Some(flag) => {
-                return Err((format!("has a physical volume in a state that is not known: {} is {flag}", physical.name), CHECK));
+                return Err((
+                    format!("has a physical volume in a state that is not known: {} is {flag}", physical.name),
+                    CHECK,
+                ));
             }
         }
     }
@@ -232,12 +245,17 @@ fn at_rest(group: &VolumeGroup) -> Result<(), Trouble> {
 /// A physical volume has room for its extents, and none lies on what LVM keeps for itself.
 fn fits(given: &Given<'_>, physical: &Physical, group: &VolumeGroup) -> Result<(), Trouble> {
     let Some(extents) = group.bytes(physical, 0, physical.extents).filter(|_| physical.extents > 0) else {
-        return if physical.extents == 0 { Ok(()) } else { Err((format!("has a physical volume without end: {}", physical.name), CHECK)) };
+        return if physical.extents == 0 {
+            Ok(())
+        } else {
+            Err((format!("has a physical volume without end: {}", physical.name), CHECK))
+        };
     };
     let len = given.candidate.source.len();
     if extents.end() > len {
         let here = given.mention();
-        let what = format!("needs {} bytes of {here}, which has {len}: it is a cut copy, or was made smaller", extents.end());
+        let what =
+            format!("needs {} bytes of {here}, which has {len}: it is a cut copy, or was made smaller", extents.end());
         return Err((what, "give it back its size, or restore the group from a backup"));
     }
     match given.label.reserved.iter().find(|area| area.overlaps(extents)) {
@@ -255,13 +273,16 @@ fn taken(group: &VolumeGroup) -> Result<Vec<(usize, ByteRange)>, String> {
             for origin in stretch.origins() {
                 let Some((number, physical)) = group.physical_named(&origin.name) else { continue };
                 let range = stretch.extents_of_each().and_then(|each| group.bytes(physical, origin.extent, each));
-                let range = range.ok_or_else(|| format!("is damaged: {} takes extents that there are not", logical.name))?;
+                let range =
+                    range.ok_or_else(|| format!("is damaged: {} takes extents that there are not", logical.name))?;
                 all.push((number, range));
             }
         }
     }
     all.sort_unstable();
-    let twice = all.windows(2).find(|pair| matches!(pair, [(one, range), (other, next)] if one == other && range.overlaps(*next)));
+    let twice = all
+        .windows(2)
+        .find(|pair| matches!(pair, [(one, range), (other, next)] if one == other && range.overlaps(*next)));
     match twice {
         Some(_) => Err("is damaged: two logical volumes take the same extents".to_owned()),
         None => Ok(all),
@@ -273,11 +294,14 @@ fn spare(layout: &Layout<'_>, physical: &Physical) -> Vec<ByteRange> {
     let group = layout.group;
     let is_known = |stretch: &Stretch| {
         let takes_none = |name: &String| group.physical_named(name).is_none();
-        stretch.rule != Rule::Other || (kinds::takes_no_extents(&stretch.kind) && stretch.mentions.iter().all(takes_none))
+        stretch.rule != Rule::Other
+            || (kinds::takes_no_extents(&stretch.kind) && stretch.mentions.iter().all(takes_none))
     };
     let all_known = group.logical.iter().flat_map(|logical| &logical.segments).all(is_known);
     let whole = group.bytes(physical, 0, physical.extents);
-    let (Some(whole), true, true) = (whole, all_known, layout.places.iter().all(Option::is_some)) else { return Vec::new() };
+    let (Some(whole), true, true) = (whole, all_known, layout.places.iter().all(Option::is_some)) else {
+        return Vec::new();
+    };
     let number = group.physical_named(&physical.name).map(|(number, _)| number);
     let taken = taken(group).unwrap_or_default();
     let mut free = Vec::new();

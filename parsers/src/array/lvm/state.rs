@@ -34,7 +34,9 @@ pub(super) fn records_agree(copies: usize, records: &[Piece<'_>]) -> Result<(), 
         let places = (raw.num_devices.get(), raw.array_position.get());
         let expected = (u32::try_from(copies), u32::try_from(number));
         if raw.magic.get() != RAID || (Ok(places.0), Ok(places.1)) != expected {
-            return Err(format!("has no record of dm-raid on copy {number}: it was never activated, or another stood there"));
+            return Err(format!(
+                "has no record of dm-raid on copy {number}: it was never activated, or another stood there"
+            ));
         }
         if *events.get_or_insert(raw.events.get()) != raw.events.get() {
             return Err(format!("has copies of different ages: copy {number} is at event {}", raw.events.get()));

@@ -57,7 +57,10 @@ impl<'a> Layout<'a> {
     pub(super) fn mapping(&self, logical: &Logical) -> Result<Mapping, Why> {
         let strange = logical.flags.iter().find(|flag| !KNOWN.contains(&flag.as_str()));
         if let Some(flag) = strange {
-            return Err((format!("is in a state in which it is not mapped: {flag}"), "lvs -a -o +lv_attr VG/LV".to_owned()));
+            return Err((
+                format!("is in a state in which it is not mapped: {flag}"),
+                "lvs -a -o +lv_attr VG/LV".to_owned(),
+            ));
         }
         if !logical.has("WRITE") {
             return Err(("is set to be read only".to_owned(), "lvchange --permission rw VG/LV".to_owned()));
@@ -92,7 +95,8 @@ impl<'a> Layout<'a> {
                 if stretches != 1 {
                     return Err(kinds::not_mapped("a mirror of several segments"));
                 }
-                let images = origins.iter().map(|origin| self.of_image(origin, each()?)).collect::<Result<Vec<_>, _>>()?;
+                let images =
+                    origins.iter().map(|origin| self.of_image(origin, each()?)).collect::<Result<Vec<_>, _>>()?;
                 self.in_sync(origins.len(), state)?;
                 mirrored_segments(&images).ok_or_else(|| damaged("its images are not of one length"))
             }
@@ -124,7 +128,10 @@ impl<'a> Layout<'a> {
     fn pieces_of(&self, name: &str, count: u64) -> Result<Vec<Piece<'a>>, Why> {
         let hidden = self.group.logical_named(name).ok_or_else(|| damaged(&format!("there is no {name}")))?;
         if let Some(flag) = hidden.flags.iter().find(|flag| !KNOWN_OF_IMAGES.contains(&flag.as_str())) {
-            return Err((format!("has a part that is not in sync or not in order: {name} is {flag}"), kinds::SYNC.to_owned()));
+            return Err((
+                format!("has a part that is not in sync or not in order: {name} is {flag}"),
+                kinds::SYNC.to_owned(),
+            ));
         }
         let mut pieces = Vec::new();
         let mut left = count;
@@ -155,7 +162,9 @@ impl<'a> Layout<'a> {
             pieces.first().copied().ok_or_else(|| damaged(&format!("{name} is empty")))
         };
         match state {
-            SyncState::Log(None) => Err(trouble("has its log in memory only, so that nothing says whether its copies agree".to_owned())),
+            SyncState::Log(None) => {
+                Err(trouble("has its log in memory only, so that nothing says whether its copies agree".to_owned()))
+            }
             SyncState::Log(Some(log)) => state::log_is_clean(start(log)?).map_err(trouble),
             SyncState::Records(names) => {
                 let records = names.iter().map(start).collect::<Result<Vec<_>, Why>>()?;
@@ -176,7 +185,8 @@ impl<'a> Layout<'a> {
                     return Some(piece);
                 }
                 let below = self.group.logical.iter().filter(|other| stretch.mentions.contains(&other.name));
-                let fresh: Vec<&str> = below.map(|other| other.name.as_str()).filter(|name| !seen.contains(name)).collect();
+                let fresh: Vec<&str> =
+                    below.map(|other| other.name.as_str()).filter(|name| !seen.contains(name)).collect();
                 seen.extend(fresh);
             }
         }
