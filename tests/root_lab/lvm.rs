@@ -3,7 +3,7 @@
 
 use crate::common::{coldtrim, tool_ok};
 use crate::lab::{Lab, guest_file};
-use crate::lvm_group::oracle;
+use crate::lvm_group;
 use crate::md_array::{total, zeroed};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -74,12 +74,12 @@ fn root_lab_lvm_physical_volumes_are_trimmed_and_activated_again() {
     let done = coldtrim(&[&["trim", "--yes", "--unallocated", "--json"], &names[..]].concat());
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
     for (number, (path, before)) in physical.iter().zip(before).enumerate() {
-        let mut ranges = oracle(&["spare", &spec.to_string(), &number.to_string()], "");
+        let mut ranges = lvm_group::ranges(&["spare", &spec.to_string(), &number.to_string()], "");
         assert!(total(&ranges) > 5 * MIB, "disk {number}: the removed volume's extents are spare: {spec}");
         for volume in ["lin", "str", "mir"] {
             let image = folder.join(volume);
             let free = tool_ok(crate::trim::COLDTRIM, &["map", "--format", "ranges", image.to_str().expect("UTF-8")]);
-            ranges.extend(oracle(&["carry", &spec.to_string(), volume, &number.to_string()], &free));
+            ranges.extend(lvm_group::ranges(&["carry", &spec.to_string(), volume, &number.to_string()], &free));
         }
         let found = std::fs::read(path).expect("a disk");
         assert!(found == zeroed(before, &ranges), "disk {number} is not as expected: {spec}");

@@ -16,6 +16,7 @@ mkdir -p "$work" "$mount"
 
 config='devices { use_devicesfile=0 filter=["a|/dev/loop|","r|.*|"] } activation { udev_sync=0 udev_rules=0 monitoring=0 }
   backup { backup=0 archive=0 } global { locking_dir="/run/lvm-lock" }'
+. "$(dirname "$0")/files.sh"
 lvm_() { lvm "$@" --config "$config"; }
 attach() { nodes="$nodes $(losetup --find --show "$1")"; }
 release() {
@@ -56,15 +57,7 @@ make)
   for volume in $volumes; do
     node=/dev/lab/$volume
     [ -e "$node" ] || node=/dev/mapper/lab-$volume
-    mke2fs -q -F -t ext4 -b 1024 "$node"
-    mount "$node" "$mount"
-    for name in $(seq 1 30); do
-      head -c $((name * 5003)) /dev/urandom >"$mount/file$name"
-    done
-    sync
-    for name in $(seq 1 3 30); do rm "$mount/file$name"; done
-    (cd "$mount" && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$folder/$volume.sums"
-    umount "$mount"
+    fill "$node" "$mount" 30 "$folder/$volume.sums"
     cp "$node" "$folder/$volume"
   done
   lvm_ lvs -a --segments --reportformat json --units b --nosuffix \
@@ -82,10 +75,7 @@ check)
   for volume in $volumes; do
     node=/dev/lab/$volume
     [ -e "$node" ] || node=/dev/mapper/lab-$volume
-    e2fsck -f -n "$node"
-    mount -o ro "$node" "$mount"
-    (cd "$mount" && sha256sum --quiet --check "$folder/$volume.sums" && find . -type f | wc -l)
-    umount "$mount"
+    compare "$node" "$mount" "$folder/$volume.sums"
   done
   lvm_ lvchange --syncaction check lab/mir
   tries=0
