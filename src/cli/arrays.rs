@@ -1,9 +1,10 @@
 //! Volumes on arrays: what is free in the array becomes ranges of the members.
 
+use super::below::Below;
 use super::job::Scope;
 use crate::report::VolumeReport;
 use crate::report::arrays::{ArrayMemberReport, ArrayReport, Ground, Piece};
-use coldtrim_parsers::array::{Redundancy, Spread};
+use coldtrim_parsers::array::{Mapping, Redundancy, Spread};
 use coldtrim_parsers::stack::{FoundArray, FoundMember, Stack};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Finding;
@@ -13,12 +14,13 @@ use std::collections::BTreeSet;
 pub struct Arrays<'a> {
     arrays: &'a [FoundArray],
     windows: &'a [ByteRange],
+    below: &'a Below,
 }
 
 impl<'a> Arrays<'a> {
     /// Those of a reading.
-    pub fn new(stack: &'a Stack, windows: &'a [ByteRange]) -> Self {
-        Self { arrays: &stack.arrays, windows }
+    pub fn new(stack: &'a Stack, windows: &'a [ByteRange], below: &'a Below) -> Self {
+        Self { arrays: &stack.arrays, windows, below }
     }
 
     /// The index of the array that a device number means; none for a target.
@@ -50,7 +52,39 @@ impl<'a> Arrays<'a> {
             complete: array.mapping.is_complete(),
             members: array.members.iter().map(|member| self.member(member)).collect(),
         };
-        self.arrays.iter().map(of).collect()
+        self.arrays.iter().map(of).chain(self.below.mapped().map(|(_, lower)| lower.report())).collect()
+    }
+
+    /// Where the bytes of all of them lie, in the same order.
+    pub fn mappings(&self) -> Vec<Mapping> {
+        let below = self.below.mapped().map(|(_, lower)| lower.mapping().clone());
+        self.arrays.iter().map(|array| array.mapping.clone()).chain(below).collect()
+    }
+
+    /// The index, among the reports, of the mapping that makes a target.
+    pub fn mapping_of(&self, target: usize) -> Option<usize> {
+        let position = self.below.mapped().position(|(index, _)| index == target)?;
+        Some(self.arrays.len() + position)
+    }
+
+    /// Carries `free` bytes of a target that device-mapper makes down to the devices below it.
+    pub fn carry_below(&self, target: usize, free: &[ByteRange], grounds: &mut Vec<Ground>) -> Result<(), String> {
+        let lower = self.below.lower(target).ok_or("a mapping that nobody knows")?;
+        let free = lower.inside(free);
+        let spread = lower.mapping().carry(&free).ok_or("free space outside of the mapping")?;
+        if !lower.mapping().proves(&spread, &free) {
+            return Err("the way back from the devices below does not lead to the same free space".to_owned());
+        }
+        let piece = |(target, free): (usize, Vec<ByteRange>)| {
+            let within = lower.bounds(target).ok_or("free space on a device that is not below")?;
+            Ok(Piece { target, free, within })
+        };
+        let pieces = spread.into_iter().map(piece).collect::<Result<Vec<_>, String>>()?;
+        let array = self.mapping_of(target).ok_or("a mapping that nobody knows")?;
+        if !pieces.is_empty() {
+            grounds.push(Ground { array, free, pieces });
+        }
+        Ok(())
     }
 
     fn member(&self, member: &FoundMember) -> ArrayMemberReport {
@@ -80,6 +114,11 @@ impl<'a> Arrays<'a> {
         for (device, ranges) in spread {
             match self.index(device) {
                 Some(below) => self.carry_down(below, ranges, grounds)?,
+                None if self.below.lower(device).is_some() => {
+                    let start = self.windows.get(device).map_or(0, |window| window.start());
+                    let up: Option<Vec<ByteRange>> = ranges.iter().map(|range| range.shift_up(start)).collect();
+                    self.carry_below(device, &up.ok_or("free space behind every end")?, grounds)?;
+                }
                 None => pieces.extend(self.pieces(array, device, &ranges)?),
             }
         }
@@ -92,12 +131,20 @@ impl<'a> Arrays<'a> {
     /// Carries what nobody needs of a device down to the targets; nothing of a target where copies or parity would have to
     /// agree on it.
     pub fn carry_spare(&self, device: usize, range: ByteRange) -> Vec<(usize, ByteRange)> {
-        let Some(index) = self.index(device) else {
-            let start = self.windows.get(device).map_or(0, |window| window.start());
-            return range.shift_up(start).map(|range| (device, range)).into_iter().collect();
-        };
         let mut grounds = Vec::new();
-        if !self.is_plain(index) || self.carry_down(index, vec![range], &mut grounds).is_err() {
+        let carried = match self.index(device) {
+            Some(index) if !self.is_plain(index) => return Vec::new(),
+            Some(index) => self.carry_down(index, vec![range], &mut grounds),
+            None => {
+                let start = self.windows.get(device).map_or(0, |window| window.start());
+                let Some(range) = range.shift_up(start) else { return Vec::new() };
+                if self.below.lower(device).is_none() {
+                    return vec![(device, range)];
+                }
+                self.carry_below(device, &[range], &mut grounds)
+            }
+        };
+        if carried.is_err() {
             return Vec::new();
         }
         let pieces = grounds.into_iter().flat_map(|ground| ground.pieces);

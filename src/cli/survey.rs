@@ -1,6 +1,7 @@
 //! The part that `map` and `trim` share: open the targets, read them in the sandbox, and say what was found.
 
 use super::arrays::Arrays;
+use super::below::Below;
 use super::confirm::Unanswered;
 use super::job::{Output, Scope, UsageError};
 use super::{Ending, device, layout};
@@ -9,7 +10,7 @@ use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
 use crate::target::{Identity, Intent, Opener, Target, TargetError};
 use anyhow::Result;
 use coldtrim_parsers::array::{Mapping, mention};
-use coldtrim_parsers::stack::{Content, FoundArray, FoundTable, Node, Options, WitnessMode};
+use coldtrim_parsers::stack::{Content, FoundArray, FoundTable, Node, Options, Stack, WitnessMode};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::{Consent, Finding};
 use coldtrim_parsers::witness::Testimony;
@@ -30,6 +31,8 @@ pub struct Survey {
     pub mappings: Vec<Mapping>,
     /// Things to say once that belong to no volume.
     pub notes: Vec<String>,
+    /// What lies below the targets that device-mapper makes; those devices are targets behind the named ones.
+    below: Below,
 }
 
 impl Survey {
@@ -38,11 +41,14 @@ impl Survey {
         names_are_distinct(&scope.targets)?;
         let mut opener = Opener::default();
         let open = |spec| opener.open(spec, intent, &identify);
-        let targets = scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
+        let mut targets =
+            scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
         places_are_distinct(&targets, &scope.targets)?;
+        let below = if scope.below { Below::open(&mut opener, &mut targets, intent)? } else { Below::default() };
+        // What is still to be written goes down from the top.
         targets.iter().try_for_each(Target::drop_caches)?;
-        let mut survey =
-            Self { targets, report: Report::new(command), gaps: Vec::new(), mappings: Vec::new(), notes: Vec::new() };
+        let (report, gaps, mappings, notes) = (Report::new(command), Vec::new(), Vec::new(), Vec::new());
+        let mut survey = Self { targets, report, gaps, mappings, notes, below };
         survey.read(scope, stop)?;
         survey.has_partitions(scope)?;
         Ok(survey)
@@ -60,35 +66,26 @@ impl Survey {
     /// Reads everything (again) and makes the report anew.
     pub fn read(&mut self, scope: &Scope, stop: &AtomicBool) -> Result<()> {
         self.targets.iter_mut().for_each(Target::note_writes);
-        let windows =
-            self.targets.iter().map(|target| layout::window(target, scope, stop)).collect::<Result<Vec<_>>>()?;
+        let named = &self.targets[..scope.targets.len()];
+        let windows = named.iter().map(|target| layout::window(target, scope, stop)).collect::<Result<Vec<_>>>()?;
         let strange = self.targets.iter().map(|target| layout::objections(target, stop)).collect::<Result<Vec<_>>>()?;
-        let layers = self
-            .targets
-            .iter()
-            .zip(&windows)
-            .map(|(target, window)| layer(target, *window))
-            .collect::<Result<Vec<_>>>()?;
+        let layers =
+            named.iter().zip(&windows).map(|(target, window)| layer(target, *window)).collect::<Result<Vec<_>>>()?;
         let reading = read_stack(layers, &scope.options, stop)?;
-        let mut report = Report::new(self.report.command);
-        report.targets = self
-            .targets
-            .iter()
-            .zip(&scope.targets)
-            .zip(strange)
-            .enumerate()
-            .map(|(index, ((target, spec), strange))| {
-                target_report(target, spec, strange, reading.stack.table(index), &scope.accept)
-            })
-            .collect();
-        report.arrays = Arrays::new(&reading.stack, &windows).reports();
         let mut stack = reading.stack;
         let mut nodes = std::mem::take(&mut stack.nodes);
         name_mentioned(&mut nodes, &self.targets);
-        let arrays = Arrays::new(&stack, &windows);
-        self.gaps = gaps(&stack.tables, &nodes, &arrays, self.targets.len(), scope);
-        for (list, _) in self.gaps.iter_mut().zip(&report.targets).filter(|(_, target)| target.is_forbidden()) {
-            list.clear();
+        let arrays = Arrays::new(&stack, &windows, &self.below);
+        let mut report = Report::new(self.report.command);
+        report.targets = self.target_reports(scope, strange, &stack);
+        report.arrays = arrays.reports();
+        let mut gaps = gaps(&stack.tables, &nodes, &arrays, self.targets.len(), scope);
+        for (target, list) in gaps.iter_mut().enumerate() {
+            let leads_there = |top: &usize| self.below.lower(*top).is_some_and(|lower| lower.bounds(target).is_some());
+            let mut parts = (0..report.targets.len()).filter(|index| *index == target || leads_there(index));
+            if parts.any(|index| report.targets[index].is_forbidden()) {
+                list.clear();
+            }
         }
         report.volumes = nodes
             .into_iter()
@@ -97,7 +94,9 @@ impl Survey {
                     let start = windows.get(node.device)?.start();
                     let target = self.targets.get(node.device)?;
                     let name = name_of(target, node.part.as_ref().map(|part| part.number), start + node.range.start());
-                    Some(volume_report(node, name, start, &scope.accept))
+                    let mut volume = volume_report(node, name, start, &scope.accept);
+                    place_below(&mut volume, &arrays, scope);
+                    Some(volume)
                 }
                 Some(index) => {
                     let target = arrays.first_target(node.device);
@@ -112,10 +111,23 @@ impl Survey {
             .collect();
         refuse_unusable_targets(&mut report);
         report.sum_up();
-        self.mappings = stack.arrays.into_iter().map(|array| array.mapping).collect();
+        self.mappings = arrays.mappings();
+        self.gaps = gaps;
         self.report = report;
         self.notes = reading.shortfalls;
         Ok(())
+    }
+
+    /// The named targets, then the devices below those that device-mapper makes.
+    fn target_reports(&self, scope: &Scope, strange: Vec<Vec<Finding>>, stack: &Stack) -> Vec<TargetReport> {
+        let of = |(index, (target, mut strange)): (usize, (&Target, Vec<Finding>))| {
+            strange.extend(self.below.findings(index, &self.targets));
+            match scope.targets.get(index) {
+                Some(spec) => target_report(target, spec, strange, stack.table(index), &scope.accept),
+                None => target_report(target, &target.path().display().to_string(), strange, None, &scope.accept),
+            }
+        };
+        self.targets.iter().zip(strange).enumerate().map(of).collect()
     }
 
     /// The ending that this map would give to a trim that does all it may.
@@ -252,14 +264,29 @@ fn place_on_array(volume: &mut VolumeReport, index: usize, arrays: &Arrays<'_>, 
         return;
     }
     let mut found = arrays.objections(index, scope);
-    if let Err(fault) = arrays.carry_down(index, volume.free.clone(), &mut volume.grounds) {
-        let message = format!("its free space could not be carried to the members: {fault}");
-        found.push(Finding::refusal(message, "this is a fault in coldtrim, please report it"));
-    }
+    found.extend(arrays.carry_down(index, volume.free.clone(), &mut volume.grounds).err().map(not_carried));
     if let Some(member) = scope.member.as_ref().and_then(|name| scope.targets.iter().position(|target| target == name))
     {
         volume.grounds.iter_mut().for_each(|ground| ground.pieces.retain(|piece| piece.target == member));
     }
+    object(volume, &found, scope);
+}
+
+/// The same for a volume on a target that device-mapper makes of others.
+fn place_below(volume: &mut VolumeReport, arrays: &Arrays<'_>, scope: &Scope) {
+    let Some(index) = arrays.mapping_of(volume.target) else { return };
+    volume.array = Some(index);
+    let fault = arrays.carry_below(volume.target, &volume.free, &mut volume.grounds).err();
+    object(volume, &fault.map(not_carried).into_iter().collect::<Vec<_>>(), scope);
+}
+
+fn not_carried(fault: String) -> Finding {
+    let message = format!("its free space could not be carried to the devices below: {fault}");
+    Finding::refusal(message, "this is a fault in coldtrim, please report it")
+}
+
+/// Adds what forbids a volume.
+fn object(volume: &mut VolumeReport, found: &[Finding], scope: &Scope) {
     volume.reasons.extend(found.iter().map(|finding| Reason::new(finding, "DEVICE", &scope.accept)));
     if volume.state == State::Clean && volume.reasons.iter().any(Reason::forbids) {
         volume.state = State::Refused;

@@ -3,7 +3,7 @@
 use super::claim;
 use super::error::TargetError;
 use super::usage::{self, Use, User};
-use super::{Target, Thing, facts, sys};
+use super::{Target, Thing, dm, facts, sys};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Target {
     /// # Errors
     /// The target is another, in use, or was written to.
     pub fn seal(&mut self) -> Result<Option<&'static str>, TargetError> {
-        self.must_be_unchanged()?;
+        self.must_be_undisturbed()?;
         self.must_be_still_unused()?;
         let mut remark = None;
         if let (Thing::Image, Some(claim)) = (&self.thing, &self.claim) {
@@ -75,6 +75,9 @@ impl Target {
     /// before every command.
     pub fn must_be_undisturbed(&self) -> Result<(), TargetError> {
         self.must_be_unchanged()?;
+        if !self.mappings.iter().all(|stack| stack.is_unchanged(&self.roots)) {
+            return Err(self.changed("a mapping that leads to it has another table"));
+        }
         if self.leased && !sys::is_leased(&self.file) {
             let users = self.settled_users(true).into_iter().filter(|user| user.forbids(true)).collect::<Vec<_>>();
             let unseen = vec![User { node: self.path.clone(), by: Use::Unseen }];
@@ -183,6 +186,12 @@ impl Target {
         // flock on a node is udev's business and ours; a record lock is a virtual machine's.
         if sys::foreign_lock(&self.file).unwrap_or(false) {
             users.push(User { node: self.path.clone(), by: Use::Locked(None) });
+        }
+        if !self.mappings.is_empty() {
+            users.retain(|user| !self.is_ours(user));
+            users.extend(dm::users(&self.roots, &self.mappings));
+            // The kernel reports the claim of a mapping of ours.
+            return users;
         }
         let is_explained = users.iter().any(|user| user.forbids(false));
         if !ours && !is_explained && claim::is_claimed(&self.path) {

@@ -1,7 +1,7 @@
 //! From the top of a stack of mappings to the devices at its bottom.
 
-use super::table::{Line, Place, Rule, Table};
 use super::control;
+use super::table::{Line, Place, Rule, Table};
 use crate::target::facts::{Kind, lookup};
 use crate::target::sysfs::{DeviceNumber, Roots};
 use coldtrim_parsers::units::ByteRange;
@@ -59,7 +59,8 @@ impl Stack {
 
     /// The devices at the bottom.
     pub fn bottom(&self) -> Vec<DeviceNumber> {
-        let mut all: Vec<DeviceNumber> = self.pieces.iter().flat_map(|piece| places(&piece.rule)).map(|place| place.0).collect();
+        let mut all: Vec<DeviceNumber> =
+            self.pieces.iter().flat_map(|piece| places(&piece.rule)).map(|place| place.0).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -110,7 +111,8 @@ impl Walk<'_> {
         if let Some(table) = self.tables.get(&number) {
             return Ok(table.clone());
         }
-        let table = Table::read(&self.control, number).map_err(|error| format!("its table cannot be read ({error})"))?;
+        let table =
+            Table::read(&self.control, number).map_err(|error| format!("its table cannot be read ({error})"))?;
         if table.is_changing {
             return Err(format!("\"{}\" is suspended, or about to get another table", table.name));
         }

@@ -144,7 +144,8 @@ fn crypt(words: &str) -> Option<Rule> {
     let mut words = words.skip(2);
     let place = place(words.next()?, words.next()?)?;
     let is_authenticated = words.any(|option| option.starts_with("integrity:")) || cipher.contains("authenc");
-    let why = "it is encrypted with authentication, whose tags a discard below would make wrong (dm-crypt with integrity)";
+    let why =
+        "it is encrypted with authentication, whose tags a discard below would make wrong (dm-crypt with integrity)";
     Some(if is_authenticated { Rule::Other(why.to_owned()) } else { Rule::Crypt(place) })
 }
 
@@ -179,7 +180,8 @@ mod tests {
         let found = rule("crypt", &words, 512);
         assert_eq!(found, Rule::Crypt((device(2), 32_768 * 512)));
         assert!(!format!("{found:?}").contains("0123"));
-        let keyring = "capi:xts(aes)-plain64 :64:logon:cryptsetup:x-d0 8 253:2 4096 2 sector_size:4096 iv_large_sectors";
+        let keyring =
+            "capi:xts(aes)-plain64 :64:logon:cryptsetup:x-d0 8 253:2 4096 2 sector_size:4096 iv_large_sectors";
         assert_eq!(rule("crypt", keyring, 512), Rule::Crypt((device(2), 4096 * 512)));
         let tagged = "capi:authenc(hmac(sha256),xts(aes))-random 00 0 253:2 0 1 integrity:48:aead";
         assert!(matches!(rule("crypt", tagged, 512), Rule::Other(why) if why.contains("authentication")));
@@ -192,7 +194,9 @@ mod tests {
         assert_eq!(rule("linear", "253:1 2048", 512), Rule::Linear((device(1), 1 << 20)));
         let columns = vec![(device(1), 0), (device(2), 4096)];
         assert_eq!(rule("striped", "2 128 253:1 0 253:2 8", 131_072), Rule::Striped { chunk: 65_536, columns });
-        for (words, len) in [("2 128 253:1 0 253:2 8", 65_536), ("2 128 253:1 0", 131_072), ("0 128", 512), ("1 0 8:1 0", 512)] {
+        for (words, len) in
+            [("2 128 253:1 0 253:2 8", 65_536), ("2 128 253:1 0", 131_072), ("0 128", 512), ("1 0 8:1 0", 512)]
+        {
             assert!(matches!(rule("striped", words, len), Rule::Other(_)), "{words}");
         }
         assert_eq!(rule("zero", "", 512), Rule::Nothing);

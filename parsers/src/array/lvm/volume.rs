@@ -3,9 +3,9 @@
 use super::group::{Logical, Origin, Rule, Stretch, SyncState, VolumeGroup};
 use super::kinds;
 use super::state;
-use crate::array::geometry::{Geometry, Turn};
+use crate::array::Candidate;
+use crate::array::geometry::Geometry;
 use crate::array::mapping::{Area, Mapping, Segment};
-use crate::array::{Candidate, striped};
 use crate::units::ByteRange;
 use crate::volume::Finding;
 
@@ -196,14 +196,8 @@ impl<'a> Layout<'a> {
 
 fn striped_segment(chunk: u64, areas: Vec<Area>) -> Result<Segment, Why> {
     let lengths: Vec<u64> = areas.iter().map(|area| area.range.len()).collect();
-    let (geometry, len) = match lengths.as_slice() {
-        [len] => (Geometry::Linear { ends: vec![*len] }, *len),
-        lengths => {
-            let zones = striped::zones(chunk, lengths).ok_or_else(|| damaged("its stripes are larger than it is"))?;
-            let len = zones.last().map_or(0, |zone| zone.end);
-            (Geometry::Striped { chunk, turn: Turn::OfZone, zones }, len)
-        }
-    };
+    let rule = Geometry::in_turn(chunk, &lengths);
+    let (geometry, len) = rule.ok_or_else(|| damaged("its stripes are larger than it is"))?;
     if lengths.iter().fold(0_u64, |sum, len| sum.saturating_add(*len)) != len {
         return Err(damaged("its stripes do not fill its extents"));
     }
