@@ -118,6 +118,12 @@ impl Survey {
         Ok(())
     }
 
+    /// Drops what the kernel has cached of targets that device-mapper makes: below them something changed. Gives errors.
+    pub fn drop_upper_caches(&self) -> Vec<TargetError> {
+        let tops = self.below.mapped().filter_map(|(index, _)| self.targets.get(index));
+        tops.filter_map(|top| top.drop_caches().err()).collect()
+    }
+
     /// The named targets, then the devices below those that device-mapper makes.
     fn target_reports(&self, scope: &Scope, strange: Vec<Vec<Finding>>, stack: &Stack) -> Vec<TargetReport> {
         let of = |(index, (target, mut strange)): (usize, (&Target, Vec<Finding>))| {

@@ -55,6 +55,10 @@ pub(super) fn carry_out(
     for (device, trial) in devices.iter_mut().zip(&trials).filter(|(device, _)| !device.parts.is_empty()) {
         endings.extend(run_device(survey, device, trial, job, output, stop, &mut log));
     }
+    for error in survey.drop_upper_caches() {
+        survey.report.errors.push(error.to_string());
+        endings.push(Ending::Failed);
+    }
     if let Some(failed) = log.failed {
         survey.report.errors.push(failed);
         endings.push(Ending::Failed);
