@@ -1,7 +1,7 @@
 //! What the kernel's device-mapper and cryptsetup make of drives: read at the top, discarded at the bottom.
 
 use crate::common::{parse_ranges, rounded};
-use crate::lab::{Drive, Lab, Output, Status, Volume};
+use crate::lab::{Drive, Lab, Output, Status};
 use crate::trim::{COLDTRIM, assert_done};
 
 /// No udev is in the guest; device-mapper makes its nodes itself.
@@ -35,7 +35,9 @@ fn free(lab: &Lab, top: &str, consent: &str) -> Vec<(u64, u64)> {
 }
 
 const CONSENT: &str = "--accept encryption-pattern";
-const LUKS: &str = "--batch-mode --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /run/key";
+const KEY: &str = "--batch-mode --key-file /run/key";
+/// Few iterations: under emulation each one is slow.
+const FORMAT: &str = "--batch-mode --key-file /run/key --pbkdf pbkdf2 --pbkdf-force-iterations 1000";
 
 /// LUKS on a partition, opened without leave to discard: the partition is trimmed behind the header, at the place that the
 /// table tells, and everything is there when it is opened again.
@@ -44,12 +46,12 @@ fn luks(drive: &str, kind: &str, via: &str, mib: u64) {
     let lab = disk.lab;
     disk.fill();
     let part = partition(&disk, mib);
-    let _ = lab.run_ok(&format!("{DM} echo secret >/run/key; cryptsetup luksFormat --type {kind} {LUKS} {part}"));
+    let _ = lab.run_ok(&format!("{DM} echo secret >/run/key; cryptsetup luksFormat --type {kind} {FORMAT} {part}"));
     let name = format!("cold{drive}");
-    let open = format!("{DM} cryptsetup open {LUKS} {part} {name}");
+    let open = format!("{DM} cryptsetup open {KEY} {part} {name}");
     let _ = lab.run_ok(&open);
     let top = node(lab, &name);
-    let volume = lab.make_volume(&top, &name, "ext4", "none", 3);
+    let mut volume = lab.make_volume(&top, &name, "ext4", "none", 3);
     let before = disk.snapshot();
     for verb in ["map", "trim --yes"] {
         let refused = lab.run(&format!("{COLDTRIM} {verb} {top}"));
@@ -73,7 +75,8 @@ fn luks(drive: &str, kind: &str, via: &str, mib: u64) {
     assert!(!said(&output).contains("secret"), "{output}");
     before.assert_only_discarded(&planned);
     let _ = lab.run_ok(&format!("{DM} cryptsetup close {name}; {open}"));
-    lab.check_volume(&Volume { node: node(lab, &name), ..volume });
+    volume.node = node(lab, &name);
+    lab.check_volume(&volume);
     let _ = lab.run_ok(&format!("{DM} cryptsetup close {name}"));
 }
 
@@ -145,7 +148,7 @@ fn root_lab_linear_and_striped_mappings_are_trimmed_on_both_drives() {
     let below = node(lab, "below");
     let _ = lab.run_ok(&format!("{DM} dmsetup create upper --table '0 69632 linear {below} 0'"));
     let upper = node(lab, "upper");
-    let volume = lab.make_volume(&upper, "upper", "ext4", "none", 4);
+    let mut volume = lab.make_volume(&upper, "upper", "ext4", "none", 4);
     let before = disks.each_ref().map(Drive::snapshot);
 
     // Somebody else at any storey is a reason to leave the drives alone: here nothing but the kernel's own discard is used.
@@ -170,7 +173,8 @@ fn root_lab_linear_and_striped_mappings_are_trimmed_on_both_drives() {
         "{DM} dmsetup remove upper && dmsetup remove below && dmsetup create below <<'END'\n{}\nEND",
         table.join("\n")
     ));
-    lab.check_volume(&Volume { node: node(lab, "below"), ..volume });
+    volume.node = node(lab, "below");
+    lab.check_volume(&volume);
     let _ = lab.run_ok(&format!("{DM} dmsetup remove below"));
 }
 
@@ -184,8 +188,8 @@ fn root_lab_mappings_with_checksums_are_refused_by_name() {
     let part = partition(&disk, 40);
     let _ = lab.run_ok(&format!(
         "{DM} modprobe -a authenc hmac; echo secret >/run/key; \
-         cryptsetup luksFormat --type luks2 --integrity hmac-sha256 --integrity-no-wipe {LUKS} {part} && \
-         cryptsetup open {LUKS} {part} tagged"
+         cryptsetup luksFormat --type luks2 --integrity hmac-sha256 --integrity-no-wipe {FORMAT} {part} && \
+         cryptsetup open {KEY} {part} tagged"
     ));
     let top = node(lab, "tagged");
     let refused = lab.run(&format!("{COLDTRIM} trim --yes {CONSENT} {top}"));
