@@ -81,6 +81,20 @@ impl Below {
         self.lowers.iter().enumerate().filter_map(|(index, lower)| Some((index, lower.as_ref()?)))
     }
 
+    /// Two targets that share bytes at the bottom.
+    pub fn shared(&self) -> Option<(usize, usize)> {
+        let areas = self.mapped().flat_map(|(index, lower)| lower.mapping.areas().map(move |area| (index, area)));
+        let mut areas: Vec<(usize, ByteRange, usize)> =
+            areas.map(|(index, area)| (area.device, area.range, index)).collect();
+        areas.sort_unstable();
+        areas.windows(2).find_map(|pair| match pair {
+            [(device, range, one), (same, next, other)] if device == same && range.overlaps(*next) => {
+                Some((*one.min(other), *one.max(other)))
+            }
+            _ => None,
+        })
+    }
+
     /// What is to be said of a target, and whether its bytes are where its table says.
     pub fn findings(&self, index: usize, targets: &[Target]) -> Vec<Finding> {
         let mut found = self.findings.get(index).cloned().unwrap_or_default();
@@ -304,4 +318,81 @@ fn samples(range: ByteRange) -> Vec<u64> {
     let step = (range.len() / SAMPLES / 512).max(1) * 512;
     let between = (0..SAMPLES).map(|number| range.start() + number * step).filter(|at| *at < last);
     between.chain([last]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::dm::Piece;
+    use std::collections::BTreeMap;
+
+    fn range(start: u64, len: u64) -> ByteRange {
+        ByteRange::with_len(start, len).unwrap()
+    }
+
+    fn device(minor: u64) -> DeviceNumber {
+        DeviceNumber { major: 8, minor }
+    }
+
+    fn lower(pieces: &[(u64, Rule)], granule: u64) -> Result<Lower, String> {
+        let mut at = 0;
+        let piece = |(len, rule): &(u64, Rule)| {
+            let range = range(at, *len);
+            at += len;
+            Piece { range, rule: rule.clone(), is_encrypted: false }
+        };
+        let pieces = pieces.iter().map(piece).collect();
+        let stack = Stack { tables: BTreeMap::new(), pieces, top: device(9) };
+        Lower::new(stack, |number| usize::try_from(number.minor).ok(), granule)
+    }
+
+    /// As cryptsetup opens BitLocker: the first sectors lie elsewhere, and where its own records are there is nothing.
+    fn with_holes() -> Vec<(u64, Rule)> {
+        vec![
+            (8192, Rule::Linear((device(1), 100_352))),
+            (24_576, Rule::Linear((device(1), 8192))),
+            (4096, Rule::Nothing),
+            (32_768, Rule::Striped { chunk: 4096, columns: vec![(device(2), 512), (device(3), 0)] }),
+        ]
+    }
+
+    #[test]
+    fn what_lies_nowhere_is_left_out_and_the_rest_lies_where_the_table_says() {
+        let lower = lower(&with_holes(), 512).unwrap();
+        let inside = lower.inside(&[range(4096, 16_384), range(28_672, 12_288), range(49_152, 20_480)]);
+        let spread = lower.mapping().carry(&inside).unwrap();
+        assert_eq!(spread[&1], [range(8192, 12_288), range(28_672, 4096), range(104_448, 4096)]);
+        // Of the striped piece bytes 0..4096 and 12288..32768.
+        assert_eq!(spread[&2], [range(512, 4096), range(8704, 8192)]);
+        assert_eq!(spread[&3], [range(4096, 12_288)]);
+        assert!(lower.mapping().proves(&spread, &inside));
+        assert_eq!(lower.bounds(1), Some(range(8192, 100_352)));
+        assert_eq!(lower.report().size, 69_632);
+    }
+
+    /// A sector that is encrypted as one is discarded as one.
+    #[test]
+    fn only_whole_sectors_of_the_top_go_down() {
+        let lower = lower(&[(65_536, Rule::Linear((device(1), 512)))], 4096).unwrap();
+        assert_eq!(lower.inside(&[range(1024, 8192), range(20_000, 4000)]), [range(4096, 4096)]);
+    }
+
+    #[test]
+    fn tables_that_make_no_sense_give_nothing() {
+        let twice = [(4096, Rule::Linear((device(1), 0))), (4096, Rule::Linear((device(1), 2048)))];
+        assert!(lower(&twice, 512).is_err());
+        let uneven = [(4096 * 3, Rule::Striped { chunk: 4096, columns: vec![(device(1), 0), (device(2), 0)] })];
+        assert!(lower(&uneven, 512).is_err());
+        assert!(lower(&[(4096, Rule::Other("no".to_owned()))], 512).is_err());
+        assert!(lower(&[(4096, Rule::Nothing)], 512).is_err());
+    }
+
+    #[test]
+    fn samples_lie_inside_and_reach_both_ends() {
+        for len in [512, 4096, 100_352, 1 << 30] {
+            let all = samples(range(8192, len));
+            assert_eq!((all.first(), all.last()), (Some(&8192), Some(&(8192 + len.saturating_sub(4096)))));
+            assert!(all.iter().all(|at| *at >= 8192 && *at < 8192 + len) && all.len() <= 65);
+        }
+    }
 }

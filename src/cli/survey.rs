@@ -45,6 +45,9 @@ impl Survey {
             scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
         places_are_distinct(&targets, &scope.targets)?;
         let below = if scope.below { Below::open(&mut opener, &mut targets, intent)? } else { Below::default() };
+        if let Some((one, other)) = below.shared() {
+            return Err(UsageError::Twice(scope.targets[one].clone(), scope.targets[other].clone()).into());
+        }
         // What is still to be written goes down from the top.
         targets.iter().try_for_each(Target::drop_caches)?;
         let (report, gaps, mappings, notes) = (Report::new(command), Vec::new(), Vec::new(), Vec::new());

@@ -1,8 +1,10 @@
 //! What the kernel's device-mapper and cryptsetup make of drives: read at the top, discarded at the bottom.
 
-use crate::common::{parse_ranges, rounded};
+use crate::common::{parse_ranges, rounded, tool_ok};
 use crate::lab::{Drive, Lab, Output, Status};
+use crate::lvm_group;
 use crate::trim::{COLDTRIM, assert_done};
+use serde_json::json;
 
 /// No udev is in the guest; device-mapper makes its nodes itself.
 const DM: &str = "export PATH=$PATH:/usr/sbin:/sbin DM_DISABLE_UDEV=1; modprobe -a dm-mod dm-crypt dm-integrity;";
@@ -178,6 +180,62 @@ fn root_lab_linear_and_striped_mappings_are_trimmed_on_both_drives() {
     let _ = lab.run_ok(&format!("{DM} dmsetup remove below"));
 }
 
+/// A volume group upon a mapping: through both, and what no volume takes as well.
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_lab_a_volume_group_on_a_mapping_is_trimmed_below_it() {
+    const MIB: u64 = 1 << 20;
+    let disk = Lab::get().drive("vscsi1");
+    let lab = disk.lab;
+    let folder = lab.share.join("group");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).expect("a folder of the lab");
+    let image = crate::images::ext4_of(&folder, "image", 12);
+    let physical = folder.join("physical");
+    let spec = json!({ "sizes": [40 * MIB], "start": MIB, "extent": MIB, "volumes": [
+        { "name": "one", "segments": [{ "count": 5, "places": [[0, 20]] }, { "count": 7, "places": [[0, 3]] }] },
+    ] });
+    let images = json!({ "one": image }).to_string();
+    let path = physical.to_str().expect("UTF-8");
+    let _ = tool_ok("python3", &[lvm_group::GROUP, "lay", &spec.to_string(), &images, path]);
+    disk.fill();
+    let _ = lab.run_ok(&format!("{DM} dmsetup create ground --table '0 81920 linear {} 6144'", disk.node));
+    let top = node(lab, "ground");
+    let _ = lab.run_ok(&format!("dd if=/lab/group/physical of={top} bs=1M conv=fsync"));
+    let before = disk.snapshot();
+    let map = tool_ok(COLDTRIM, &["map", "--format", "ranges", image.to_str().expect("UTF-8")]);
+    let mut expected = lvm_group::ranges(&["carry", &spec.to_string(), "one", "0"], &map);
+    expected.extend(lvm_group::ranges(&["spare", &spec.to_string(), "0"], ""));
+    expected.sort_unstable();
+    let expected: Vec<_> = expected.iter().map(|(start, len)| (start + 6144 * 512, *len)).collect();
+    let planned: Vec<_> = expected.iter().flat_map(|range| rounded(&[*range], 4096)).collect();
+    let output = lab.run(&format!("{COLDTRIM} trim --yes --unallocated {top}"));
+    assert!(output.status == Status::Exited(0), "{output}");
+    before.assert_only_discarded(&planned);
+    let _ = lab.run_ok(&format!("{DM} dmsetup remove ground"));
+}
+
+/// Two mappings of the same sectors are two names of the same bytes.
+#[test]
+#[ignore = "needs root and the lab; tests/run includes it"]
+fn root_lab_mappings_that_share_bytes_are_not_trimmed_together() {
+    let disk = Lab::get().drive("vscsi0");
+    let lab = disk.lab;
+    disk.fill();
+    let make = |name: &str, start: u64| {
+        let table = format!("0 40960 linear {} {start}", disk.node);
+        let _ = lab.run_ok(&format!("{DM} dmsetup create {name} --table '{table}'"));
+        node(lab, name)
+    };
+    let (one, other) = (make("one", 2048), make("two", 40_000));
+    let _ = lab.make_volume(&one, "one", "ext4", "none", 5);
+    let before = disk.snapshot();
+    let output = lab.run(&format!("{COLDTRIM} trim --yes {one} {other}"));
+    assert!(output.status == Status::Exited(2) && said(&output).contains("are the same device"), "{output}");
+    before.assert_untouched();
+    let _ = lab.run_ok(&format!("{DM} dmsetup remove one; dmsetup remove two"));
+}
+
 /// Encryption with authentication keeps tags for every sector, free or not.
 #[test]
 #[ignore = "needs root and the lab; tests/run includes it"]
@@ -192,6 +250,8 @@ fn root_lab_mappings_with_checksums_are_refused_by_name() {
          cryptsetup open {KEY} {part} tagged"
     ));
     let top = node(lab, "tagged");
+    // What was never written has no right checksum, and cannot be read.
+    let _ = lab.run(&format!("dd if=/dev/zero of={top} bs=1M conv=fsync"));
     let refused = lab.run(&format!("{COLDTRIM} trim --yes {CONSENT} {top}"));
     assert!(refused.status == Status::Exited(3), "{refused}");
     assert!(said(&refused).contains("dm-crypt with integrity") && !said(&refused).contains("secret"), "{refused}");
