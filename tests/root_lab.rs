@@ -7,8 +7,6 @@ mod debug_disk;
 mod f2fs;
 #[path = "common/f2fs.rs"]
 mod f2fs_images;
-#[path = "common/images.rs"]
-mod images;
 #[path = "root_lab/in_use.rs"]
 mod in_use;
 #[path = "common/lab/mod.rs"]

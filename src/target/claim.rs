@@ -168,14 +168,17 @@ pub(super) fn claim_below(
         return claim_partition(roots, disk, partition, (others, false), held);
     }
     let mut fences = Vec::new();
-    for part in facts::partitions(roots, disk).iter().filter(|part| !spared.contains(&part.number)) {
-        match (open_node(&part.node, part.number, false, true), partition) {
-            (Ok(fence), _) => fences.push(fence),
-            (Err(error), Some(partition)) if is_busy(&error) => {
-                let because = vec![User { node: part.node.clone(), by: Use::Claimed }];
-                return claim_partition(roots, disk, partition, (because, false), held);
+    // A mapping that holds a disk as a whole keeps others away from its partitions, too.
+    if let Some(partition) = partition {
+        for part in facts::partitions(roots, disk).iter().filter(|part| !spared.contains(&part.number)) {
+            match open_node(&part.node, part.number, false, true) {
+                Ok(fence) => fences.push(fence),
+                Err(error) if is_busy(&error) => {
+                    let because = vec![User { node: part.node.clone(), by: Use::Claimed }];
+                    return claim_partition(roots, disk, partition, (because, false), held);
+                }
+                Err(error) => return Err(error),
             }
-            (Err(error), _) => return Err(error),
         }
     }
     let file = open_node(&disk.node, disk.number, !disk.read_only, false)?;
