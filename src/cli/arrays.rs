@@ -4,7 +4,7 @@ use super::below::Below;
 use super::job::Scope;
 use crate::report::VolumeReport;
 use crate::report::arrays::{ArrayMemberReport, ArrayReport, Ground, Piece};
-use coldtrim_parsers::array::{Mapping, Redundancy, Spread};
+use coldtrim_parsers::array::{Area, Mapping, Redundancy, Spread};
 use coldtrim_parsers::stack::{FoundArray, FoundMember, Stack};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Finding;
@@ -207,8 +207,12 @@ impl<'a> Arrays<'a> {
 
 /// The bytes of a member from the first to the last that the array uses: its records lie outside of them.
 fn bounds(array: &FoundArray, member: &FoundMember) -> Option<ByteRange> {
-    let used = array.mapping.areas().filter(|area| area.device == member.device && member.range.contains(area.range));
-    let ranges = used.map(|area| area.range);
+    hull(&array.mapping, |area| area.device == member.device && member.range.contains(area.range))
+}
+
+/// From the first byte to the last of the areas that are meant.
+pub fn hull(mapping: &Mapping, is_meant: impl Fn(&Area) -> bool) -> Option<ByteRange> {
+    let ranges = mapping.areas().filter(is_meant).map(|area| area.range);
     ranges
         .reduce(|all, range| ByteRange::new(all.start().min(range.start()), all.end().max(range.end())).unwrap_or(all))
 }

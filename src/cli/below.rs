@@ -3,6 +3,7 @@
 //! The top is read, and claimed: it shows what is encrypted in clear. Commands go to the devices at the bottom, each by its
 //! own route, since a mapping passes discards on only where it was opened so, and behind a bridge not at all.
 
+use super::arrays::hull;
 use crate::report::arrays::{ArrayMemberReport, ArrayReport};
 use crate::target::dm::{Rule, Stack};
 use crate::target::facts::Kind;
@@ -226,10 +227,7 @@ impl Lower {
 
     /// The first and the last byte that is used of a target.
     pub fn bounds(&self, target: usize) -> Option<ByteRange> {
-        let areas = self.mapping.areas().filter(|area| area.device == target).map(|area| area.range);
-        areas.reduce(|all, range| {
-            ByteRange::new(all.start().min(range.start()), all.end().max(range.end())).unwrap_or(all)
-        })
+        hull(&self.mapping, |area| area.device == target)
     }
 
     /// The targets at the bottom.
