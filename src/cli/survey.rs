@@ -48,8 +48,6 @@ impl Survey {
         if let Some((one, other)) = below.shared() {
             return Err(UsageError::Twice(scope.targets[one].clone(), scope.targets[other].clone()).into());
         }
-        // What is still to be written goes down from the top.
-        targets.iter().try_for_each(Target::drop_caches)?;
         let (report, gaps, mappings, notes) = (Report::new(command), Vec::new(), Vec::new(), Vec::new());
         let mut survey = Self { targets, report, gaps, mappings, notes, below };
         survey.read(scope, stop)?;
@@ -68,19 +66,26 @@ impl Survey {
 
     /// Reads everything (again) and makes the report anew.
     pub fn read(&mut self, scope: &Scope, stop: &AtomicBool) -> Result<()> {
+        self.targets.iter().try_for_each(Target::drop_caches)?;
         self.targets.iter_mut().for_each(Target::note_writes);
         let named = &self.targets[..scope.targets.len()];
-        let windows = named.iter().map(|target| layout::window(target, scope, stop)).collect::<Result<Vec<_>>>()?;
-        let strange = self.targets.iter().map(|target| layout::objections(target, stop)).collect::<Result<Vec<_>>>()?;
+        let mut windows = named.iter().map(|target| layout::window(target, scope, stop)).collect::<Result<Vec<_>>>()?;
         let layers =
             named.iter().zip(&windows).map(|(target, window)| layer(target, *window)).collect::<Result<Vec<_>>>()?;
+        // The devices below are looked at as a whole.
+        windows.extend(self.targets[named.len()..].iter().filter_map(|target| ByteRange::with_len(0, target.size())));
+        let around = self.targets.iter().zip(&windows);
+        let strange = around
+            .map(|(target, window)| layout::objections(target, *window, stop))
+            .collect::<Result<Vec<Vec<Finding>>>>()?;
+        windows.truncate(named.len());
         let reading = read_stack(layers, &scope.options, stop)?;
         let mut stack = reading.stack;
         let mut nodes = std::mem::take(&mut stack.nodes);
         name_mentioned(&mut nodes, &self.targets);
         let arrays = Arrays::new(&stack, &windows, &self.below);
         let mut report = Report::new(self.report.command);
-        report.targets = self.target_reports(scope, strange, &stack);
+        report.targets = self.target_reports(scope, strange, &stack, &nodes);
         report.arrays = arrays.reports();
         let mut gaps = gaps(&stack.tables, &nodes, &arrays, self.targets.len(), scope);
         for (target, list) in gaps.iter_mut().enumerate() {
@@ -97,16 +102,16 @@ impl Survey {
                     let start = windows.get(node.device)?.start();
                     let target = self.targets.get(node.device)?;
                     let name = name_of(target, node.part.as_ref().map(|part| part.number), start + node.range.start());
-                    let mut volume = volume_report(node, name, start, &scope.accept);
+                    let mut volume = volume_report(node, (name, target), start, &scope.accept);
                     place_below(&mut volume, &arrays, scope);
                     Some(volume)
                 }
                 Some(index) => {
-                    let target = arrays.first_target(node.device);
-                    let found = stack.arrays.get(index)?;
-                    let name = name_on_array(found, &node, self.targets.get(target)?);
-                    let mut volume = volume_report(node, name, 0, &scope.accept);
-                    volume.target = target;
+                    let first = arrays.first_target(node.device);
+                    let target = self.targets.get(first)?;
+                    let name = name_on_array(stack.arrays.get(index)?, &node, target);
+                    let mut volume = volume_report(node, (name, target), 0, &scope.accept);
+                    volume.target = first;
                     place_on_array(&mut volume, index, &arrays, scope);
                     Some(volume)
                 }
@@ -121,15 +126,23 @@ impl Survey {
         Ok(())
     }
 
-    /// Drops what the kernel has cached of targets that device-mapper makes: below them something changed. Gives errors.
-    pub fn drop_upper_caches(&self) -> Vec<TargetError> {
-        let tops = self.below.mapped().filter_map(|(index, _)| self.targets.get(index));
-        tops.filter_map(|top| top.drop_caches().err()).collect()
-    }
-
     /// The named targets, then the devices below those that device-mapper makes.
-    fn target_reports(&self, scope: &Scope, strange: Vec<Vec<Finding>>, stack: &Stack) -> Vec<TargetReport> {
+    fn target_reports(
+        &self,
+        scope: &Scope,
+        strange: Vec<Vec<Finding>>,
+        stack: &Stack,
+        nodes: &[Node],
+    ) -> Vec<TargetReport> {
         let of = |(index, (target, mut strange)): (usize, (&Target, Vec<Finding>))| {
+            let is_named = index < scope.targets.len();
+            let own: Vec<&str> = nodes
+                .iter()
+                .filter(|node| is_named && node.device == index)
+                .flat_map(said)
+                .map(|finding| finding.message.as_str())
+                .collect();
+            strange.retain(|finding| !own.contains(&finding.message.as_str()));
             strange.extend(self.below.findings(index, &self.targets));
             match scope.targets.get(index) {
                 Some(spec) => target_report(target, spec, strange, stack.table(index), &scope.accept),
@@ -217,7 +230,8 @@ fn target_report(
         name: spec.to_owned(),
         kind: device::kind(target).to_owned(),
         size: target.size(),
-        sector_size: table.map_or(target.logical_sector(), |table| table.sector_size),
+        // A device counts in its own sectors, whatever it showed when the table was made.
+        sector_size: table.filter(|_| disk.is_none()).map_or(target.logical_sector(), |table| table.sector_size),
         sector_size_known: disk.is_some() || table.is_some(),
         disk: disk.map(|disk| disk.node.display().to_string()),
         disk_offset: target.range_on_disk().map_or(0, ByteRange::start),
@@ -230,20 +244,26 @@ fn target_report(
     }
 }
 
-/// The report on a node that commands can name as `name`; its device begins at byte `base` of what positions are counted on.
-fn volume_report(node: Node, name: String, base: u64, accept: &[Consent]) -> VolumeReport {
+/// The report on a node that commands can name as `name`, on `target`; its device begins at byte `base` of what positions
+/// are counted on.
+fn volume_report(node: Node, (name, target): (String, &Target), base: u64, accept: &[Consent]) -> VolumeReport {
     let offset = base + node.range.start();
     let mut report = VolumeReport::unknown(node.device, offset, node.range.len());
     report.partition = node.part.map(|part| part.number);
-    let reason = |finding: &Finding| Reason::new(finding, &name, accept);
+    let disk = target.disk().map_or(target.path(), |disk| &disk.node).display().to_string();
+    let reason = |finding: &Finding| {
+        let remedy = finding.remedy.replace("DISK", &disk);
+        Reason::new(&Finding { remedy, ..finding.clone() }, &name, accept)
+    };
     match node.content {
         Content::Kept { format, reason: why, .. } => {
             report.format = format;
             report.state = State::Kept;
             report.reasons.push(reason(&Finding::warning(why)));
         }
-        Content::Refused { format, finding } => {
+        Content::Refused { format, finding, is_unknown } => {
             report.format = format;
+            report.is_unknown = is_unknown;
             report.reasons.push(reason(&finding));
         }
         Content::Volume { volume, testimony } => {
@@ -264,6 +284,15 @@ fn volume_report(node: Node, name: String, base: u64, accept: &[Consent]) -> Vol
         }
     }
     report
+}
+
+/// What was found about an area.
+fn said(node: &Node) -> &[Finding] {
+    match &node.content {
+        Content::Volume { volume, .. } => &volume.findings,
+        Content::Refused { finding, .. } => std::slice::from_ref(finding),
+        Content::Kept { .. } => &[],
+    }
 }
 
 /// Carries the free space of a volume on an array down to the targets, and adds what forbids that.

@@ -5,7 +5,7 @@ use super::error::TargetError;
 use super::facts::{DiskFacts, PartitionFacts};
 use super::resolve::{self, Identify};
 use super::sysfs::{DeviceNumber, Roots};
-use super::usage::{Use, User};
+use super::usage::{self, Use, User};
 use super::{Intent, Target, Thing, dm, facts, sys, virtual_disk};
 use nix::fcntl::Flock;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl Opener {
         if metadata.file_type().is_block_device() {
             self.open_device(path, &metadata, intent)
         } else {
-            self.open_image(path, intent)
+            self.open_image(path, &metadata, intent)
         }
     }
 
@@ -143,7 +143,12 @@ impl Opener {
         Ok(self.keep(claim, disk, partition.as_deref()))
     }
 
-    fn open_image(&self, path: PathBuf, intent: Intent) -> Result<Target, TargetError> {
+    fn open_image(&self, path: PathBuf, metadata: &Metadata, intent: Intent) -> Result<Target, TargetError> {
+        // To open it would end the run of whoever trims it now.
+        if let Some(owner) = usage::leased(&self.roots, metadata) {
+            let users = vec![User { node: path.clone(), by: Use::Locked(owner) }];
+            return Err(TargetError::InUse { path, users });
+        }
         let file = claim::open(&path, false, false)?;
         let mut target = Target::of_image(&self.roots, path, file)?;
         virtual_disk::refuse(&target.path, &target.file, target.size, true)?;

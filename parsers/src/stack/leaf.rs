@@ -1,7 +1,7 @@
 //! What an area holds, read to the end.
 
 use super::claims::{Claim, claims, set_records_apart, stale_records};
-use super::{Content, Leaf, Options, Standing, WitnessMode};
+use super::{Content, Depth, Leaf, Options, Standing, WitnessMode};
 use crate::error::{ErrorKind, ParseError};
 use crate::foreign::{Meaning, has_bytes};
 use crate::fs::Format;
@@ -10,7 +10,7 @@ use crate::volume::{Finding, Volume};
 use crate::witness::{Testimony, Witness, hear};
 
 pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Source], options: &Options) -> Content {
-    if options.tables_only {
+    if options.depth == Depth::Tables {
         return read_no_further(leaf, source);
     }
     if let Some(part) = &leaf.part {
@@ -31,12 +31,19 @@ pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Sou
         return read_member(leaf, standing, &found, source, companions, options);
     }
     let (found, records) = set_records_apart(found);
+    let minds = |claim: &Claim| matches!(claim, Claim::Format(row) if row.minds_neighbours());
+    if options.depth == Depth::Surroundings && !found.iter().any(minds) {
+        return Content::kept(None, "only what lies around it was asked for");
+    }
     match found.as_slice() {
-        [] => refused(
-            None,
-            "no known filesystem was found, and unknown data is never free",
-            "look at it with: blkid -p DEVICE",
-        ),
+        [] => Content::Refused {
+            format: None,
+            finding: Finding::refusal(
+                "no known filesystem was found, and unknown data is never free",
+                "look at it with: blkid -p DEVICE",
+            ),
+            is_unknown: true,
+        },
         // A virtual machine's disk, for example: whose map would count, the inner table decides.
         [Claim::Container(row)] => refused(
             Some(row.name()),
@@ -61,12 +68,13 @@ pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Sou
     }
 }
 
-/// What is said where only the tables were asked for: nothing, unless one may lie there that cannot be told apart.
+/// What is said where only the tables were asked for: nothing, unless one may lie there that cannot be told apart; of
+/// what has no table, whose it is.
 fn read_no_further(leaf: &Leaf, source: &Window<'_>) -> Content {
     let found = if leaf.part.is_none() { claims(source, leaf.sector_size) } else { Ok(Vec::new()) };
     match found {
         Ok(found) if found.iter().any(|claim| matches!(claim, Claim::Container(_))) => ambiguous(&found),
-        Ok(_) => Content::kept(None, "only the partition tables were asked for"),
+        Ok(found) => Content::kept(found.first().map(Claim::name), "only the partition tables were asked for"),
         Err(error) => refused_by_error("the area", &error, "copy the drive first: ddrescue DEVICE IMAGE MAPFILE"),
     }
 }
@@ -99,7 +107,7 @@ fn read_member(
             findings.extend([stale_records(row), Finding::warning(finding.message.clone())]);
             read_volume(*format, source, companions, options, findings)
         }
-        _ => Content::Refused { format: name.map(str::to_owned), finding: finding.clone() },
+        _ => Content::Refused { format: name.map(str::to_owned), finding: finding.clone(), is_unknown: false },
     }
 }
 
@@ -168,7 +176,10 @@ fn verity(volume: &Volume, source: &dyn Source) -> Option<Finding> {
 
 fn expectation(volume: &Volume, format: &dyn Format, options: &Options) -> Option<Finding> {
     let expected = options.expect.as_deref()?;
-    (expected != format.name() && expected != volume.format).then(|| {
+    // The name of a family will do, unless it is that of another member (an ext2 volume is not ext4).
+    let is_another = |members: &[&str]| members.contains(&expected) && members.contains(&volume.format.as_str());
+    let is_it = expected == volume.format || (expected == format.name() && !is_another(format.variants()));
+    (!is_it).then(|| {
         Finding::refusal(
             format!("the volume is {}, not {expected} as --fs expects", volume.format),
             "check that this is the volume that you mean",
@@ -199,7 +210,11 @@ fn verdicts(format: &dyn Format, needed: bool, testimony: &[Testimony]) -> Vec<F
 }
 
 pub(super) fn refused(format: Option<&str>, message: impl Into<String>, remedy: &str) -> Content {
-    Content::Refused { format: format.map(str::to_owned), finding: Finding::refusal(message, remedy) }
+    Content::Refused {
+        format: format.map(str::to_owned),
+        finding: Finding::refusal(message, remedy),
+        is_unknown: false,
+    }
 }
 
 pub(super) fn refused_by_error(format: &str, error: &ParseError, checker: &str) -> Content {

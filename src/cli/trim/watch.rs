@@ -128,7 +128,8 @@ impl Watcher for RunWatcher<'_> {
 
     fn objection(&mut self) -> Option<String> {
         self.harm.clone().or_else(|| {
-            let undisturbed = self.target.must_be_undisturbed().and_then(|()| self.look.again(self.target));
+            // In this order: who was there during the look is heard of afterwards.
+            let undisturbed = self.look.again(self.target).and_then(|()| self.target.must_be_undisturbed());
             undisturbed.err().map(|error| error.to_string())
         })
     }
