@@ -10,7 +10,7 @@ use serde_json::json;
 const DM: &str = "export PATH=$PATH:/usr/sbin:/sbin DM_DISABLE_UDEV=1; modprobe -a dm-mod dm-crypt dm-integrity;";
 
 /// The kernel's own node of a mapping.
-fn node(lab: &Lab, name: &str) -> String {
+pub fn node(lab: &Lab, name: &str) -> String {
     format!("/dev/dm-{}", lab.run_ok(&format!("{DM} dmsetup info -c --noheadings -o minor {name}")).trim())
 }
 
