@@ -11,6 +11,12 @@ mod f2fs_images;
 mod in_use;
 #[path = "common/lab/mod.rs"]
 mod lab;
+#[path = "root_lab/lvm.rs"]
+mod lvm;
+#[path = "common/lvm_group.rs"]
+mod lvm_group;
+#[path = "root_lab/mapping.rs"]
+mod mapping;
 #[path = "root_lab/md.rs"]
 mod md;
 #[path = "common/md_array.rs"]

@@ -212,7 +212,7 @@ pub struct TrimArgs {
     /// Leave out free extents that are smaller (default: the device's granularity)
     #[arg(long, value_name = "SIZE", value_parser = super::size::parse)]
     pub min_extent: Option<u64>,
-    /// Also discard gaps between partitions
+    /// Also discard gaps between partitions, extents that no logical volume of LVM2 takes, and the bodies of swap areas
     #[arg(long)]
     pub unallocated: bool,
     /// Do not ask

@@ -62,6 +62,8 @@ pub struct Scope {
     pub size: Option<u64>,
     /// The one member of an array that is meant, as typed.
     pub member: Option<String>,
+    /// Whether what device-mapper makes is translated to the devices below.
+    pub below: bool,
     /// What to look for.
     pub options: Options,
     /// The losses that the user accepts.
@@ -103,6 +105,7 @@ impl TrimJob {
         Self {
             scope: Scope {
                 member: None,
+                below: true,
                 targets: vec![target],
                 offset: 0,
                 size: None,
@@ -333,6 +336,7 @@ fn scope(args: TargetArgs) -> Result<Scope, UsageError> {
     }
     Ok(Scope {
         member: args.member,
+        below: true,
         targets: args.targets,
         offset: args.offset.unwrap_or(0),
         size: args.size,

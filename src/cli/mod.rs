@@ -11,6 +11,7 @@ macro_rules! say {
 
 mod args;
 mod arrays;
+mod below;
 mod confirm;
 mod demo;
 mod device;

@@ -1,6 +1,7 @@
 //! The part that `map` and `trim` share: open the targets, read them in the sandbox, and say what was found.
 
 use super::arrays::Arrays;
+use super::below::Below;
 use super::confirm::Unanswered;
 use super::job::{Output, Scope, UsageError};
 use super::{Ending, device, layout};
@@ -9,7 +10,7 @@ use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
 use crate::target::{Identity, Intent, Opener, Target, TargetError};
 use anyhow::Result;
 use coldtrim_parsers::array::{Mapping, mention};
-use coldtrim_parsers::stack::{Content, FoundArray, FoundTable, Node, Options, WitnessMode};
+use coldtrim_parsers::stack::{Content, FoundArray, FoundTable, Node, Options, Stack, WitnessMode};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::{Consent, Finding};
 use coldtrim_parsers::witness::Testimony;
@@ -30,6 +31,8 @@ pub struct Survey {
     pub mappings: Vec<Mapping>,
     /// Things to say once that belong to no volume.
     pub notes: Vec<String>,
+    /// What lies below the targets that device-mapper makes; those devices are targets behind the named ones.
+    below: Below,
 }
 
 impl Survey {
@@ -38,10 +41,15 @@ impl Survey {
         names_are_distinct(&scope.targets)?;
         let mut opener = Opener::default();
         let open = |spec| opener.open(spec, intent, &identify);
-        let targets = scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
+        let mut targets =
+            scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
         places_are_distinct(&targets, &scope.targets)?;
-        let mut survey =
-            Self { targets, report: Report::new(command), gaps: Vec::new(), mappings: Vec::new(), notes: Vec::new() };
+        let below = if scope.below { Below::open(&mut opener, &mut targets, intent)? } else { Below::default() };
+        if let Some((one, other)) = below.shared() {
+            return Err(UsageError::Twice(scope.targets[one].clone(), scope.targets[other].clone()).into());
+        }
+        let (report, gaps, mappings, notes) = (Report::new(command), Vec::new(), Vec::new(), Vec::new());
+        let mut survey = Self { targets, report, gaps, mappings, notes, below };
         survey.read(scope, stop)?;
         survey.has_partitions(scope)?;
         Ok(survey)
@@ -60,65 +68,88 @@ impl Survey {
     pub fn read(&mut self, scope: &Scope, stop: &AtomicBool) -> Result<()> {
         self.targets.iter().try_for_each(Target::drop_caches)?;
         self.targets.iter_mut().for_each(Target::note_writes);
-        let windows =
-            self.targets.iter().map(|target| layout::window(target, scope, stop)).collect::<Result<Vec<_>>>()?;
+        let named = &self.targets[..scope.targets.len()];
+        let mut windows = named.iter().map(|target| layout::window(target, scope, stop)).collect::<Result<Vec<_>>>()?;
+        let layers =
+            named.iter().zip(&windows).map(|(target, window)| layer(target, *window)).collect::<Result<Vec<_>>>()?;
+        // The devices below are looked at as a whole.
+        windows.extend(self.targets[named.len()..].iter().filter_map(|target| ByteRange::with_len(0, target.size())));
         let around = self.targets.iter().zip(&windows);
         let strange = around
             .map(|(target, window)| layout::objections(target, *window, stop))
             .collect::<Result<Vec<Vec<Finding>>>>()?;
-        let layers = self
-            .targets
-            .iter()
-            .zip(&windows)
-            .map(|(target, window)| layer(target, *window))
-            .collect::<Result<Vec<_>>>()?;
+        windows.truncate(named.len());
         let reading = read_stack(layers, &scope.options, stop)?;
-        let mut report = Report::new(self.report.command);
-        report.targets = self
-            .targets
-            .iter()
-            .zip(&scope.targets)
-            .zip(strange)
-            .enumerate()
-            .map(|(index, ((target, spec), mut strange))| {
-                let own = reading.stack.nodes.iter().filter(|node| node.device == index).flat_map(said);
-                let own: Vec<&str> = own.map(|finding| finding.message.as_str()).collect();
-                strange.retain(|finding| !own.contains(&finding.message.as_str()));
-                target_report(target, spec, strange, reading.stack.table(index), &scope.accept)
-            })
-            .collect();
-        report.arrays = Arrays::new(&reading.stack, &windows).reports();
         let mut stack = reading.stack;
         let mut nodes = std::mem::take(&mut stack.nodes);
         name_mentioned(&mut nodes, &self.targets);
-        self.gaps = gaps(&stack.tables, &nodes, &windows, scope);
-        for (list, _) in self.gaps.iter_mut().zip(&report.targets).filter(|(_, target)| target.is_forbidden()) {
-            list.clear();
+        let arrays = Arrays::new(&stack, &windows, &self.below);
+        let mut report = Report::new(self.report.command);
+        report.targets = self.target_reports(scope, strange, &stack, &nodes);
+        report.arrays = arrays.reports();
+        let mut gaps = gaps(&stack.tables, &nodes, &arrays, self.targets.len(), scope);
+        for (target, list) in gaps.iter_mut().enumerate() {
+            let leads_there = |top: &usize| self.below.lower(*top).is_some_and(|lower| lower.bounds(target).is_some());
+            let mut parts = (0..report.targets.len()).filter(|index| *index == target || leads_there(index));
+            if parts.any(|index| report.targets[index].is_forbidden()) {
+                list.clear();
+            }
         }
-        let arrays = Arrays::new(&stack, &windows);
         report.volumes = nodes
             .into_iter()
             .filter_map(|node| match arrays.index(node.device) {
                 None => {
                     let start = windows.get(node.device)?.start();
                     let target = self.targets.get(node.device)?;
-                    Some(volume_report(node, target, start, &scope.accept))
+                    let name = name_of(target, node.part.as_ref().map(|part| part.number), start + node.range.start());
+                    let mut volume = volume_report(node, (name, target), start, &scope.accept);
+                    place_below(&mut volume, &arrays, scope);
+                    Some(volume)
                 }
                 Some(index) => {
-                    let target = arrays.first_target(node.device);
-                    let mut volume = volume_report(node, self.targets.get(target)?, 0, &scope.accept);
-                    volume.target = target;
-                    place_on_array(&mut volume, index, &arrays, stack.arrays.get(index)?, scope);
+                    let first = arrays.first_target(node.device);
+                    let target = self.targets.get(first)?;
+                    let name = name_on_array(stack.arrays.get(index)?, &node, target);
+                    let mut volume = volume_report(node, (name, target), 0, &scope.accept);
+                    volume.target = first;
+                    place_on_array(&mut volume, index, &arrays, scope);
                     Some(volume)
                 }
             })
             .collect();
         refuse_unusable_targets(&mut report);
         report.sum_up();
-        self.mappings = stack.arrays.into_iter().map(|array| array.mapping).collect();
+        self.mappings = arrays.mappings();
+        self.gaps = gaps;
         self.report = report;
         self.notes = reading.shortfalls;
         Ok(())
+    }
+
+    /// The named targets, then the devices below those that device-mapper makes.
+    fn target_reports(
+        &self,
+        scope: &Scope,
+        strange: Vec<Vec<Finding>>,
+        stack: &Stack,
+        nodes: &[Node],
+    ) -> Vec<TargetReport> {
+        let of = |(index, (target, mut strange)): (usize, (&Target, Vec<Finding>))| {
+            let is_named = index < scope.targets.len();
+            let own: Vec<&str> = nodes
+                .iter()
+                .filter(|node| is_named && node.device == index)
+                .flat_map(said)
+                .map(|finding| finding.message.as_str())
+                .collect();
+            strange.retain(|finding| !own.contains(&finding.message.as_str()));
+            strange.extend(self.below.findings(index, &self.targets));
+            match scope.targets.get(index) {
+                Some(spec) => target_report(target, spec, strange, stack.table(index), &scope.accept),
+                None => target_report(target, &target.path().display().to_string(), strange, None, &scope.accept),
+            }
+        };
+        self.targets.iter().zip(strange).enumerate().map(of).collect()
     }
 
     /// The ending that this map would give to a trim that does all it may.
@@ -213,9 +244,10 @@ fn target_report(
     }
 }
 
-fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> VolumeReport {
+/// The report on a node that commands can name as `name`, on `target`; its device begins at byte `base` of what positions
+/// are counted on.
+fn volume_report(node: Node, (name, target): (String, &Target), base: u64, accept: &[Consent]) -> VolumeReport {
     let offset = base + node.range.start();
-    let name = name_of(target, node.part.as_ref().map(|part| part.number), offset);
     let mut report = VolumeReport::unknown(node.device, offset, node.range.len());
     report.partition = node.part.map(|part| part.number);
     let disk = target.disk().map_or(target.path(), |disk| &disk.node).display().to_string();
@@ -264,17 +296,35 @@ fn said(node: &Node) -> &[Finding] {
 }
 
 /// Carries the free space of a volume on an array down to the targets, and adds what forbids that.
-fn place_on_array(volume: &mut VolumeReport, index: usize, arrays: &Arrays<'_>, array: &FoundArray, scope: &Scope) {
+fn place_on_array(volume: &mut VolumeReport, index: usize, arrays: &Arrays<'_>, scope: &Scope) {
     volume.array = Some(index);
-    let mut found = arrays.objections(array, scope);
-    if let Err(fault) = arrays.carry_down(index, volume.free.clone(), &mut volume.grounds) {
-        let message = format!("its free space could not be carried to the members: {fault}");
-        found.push(Finding::refusal(message, "this is a fault in coldtrim, please report it"));
+    if volume.state == State::Kept {
+        return;
     }
+    let mut found = arrays.objections(index, scope);
+    found.extend(arrays.carry_down(index, volume.free.clone(), &mut volume.grounds).err().map(not_carried));
     if let Some(member) = scope.member.as_ref().and_then(|name| scope.targets.iter().position(|target| target == name))
     {
         volume.grounds.iter_mut().for_each(|ground| ground.pieces.retain(|piece| piece.target == member));
     }
+    object(volume, &found, scope);
+}
+
+/// The same for a volume on a target that device-mapper makes of others.
+fn place_below(volume: &mut VolumeReport, arrays: &Arrays<'_>, scope: &Scope) {
+    let Some(index) = arrays.mapping_of(volume.target) else { return };
+    volume.array = Some(index);
+    let fault = arrays.carry_below(volume.target, &volume.free, &mut volume.grounds).err();
+    object(volume, &fault.map(not_carried).into_iter().collect::<Vec<_>>(), scope);
+}
+
+fn not_carried(fault: String) -> Finding {
+    let message = format!("its free space could not be carried to the devices below: {fault}");
+    Finding::refusal(message, "this is a fault in coldtrim, please report it")
+}
+
+/// Adds what forbids a volume.
+fn object(volume: &mut VolumeReport, found: &[Finding], scope: &Scope) {
     volume.reasons.extend(found.iter().map(|finding| Reason::new(finding, "DEVICE", &scope.accept)));
     if volume.state == State::Clean && volume.reasons.iter().any(Reason::forbids) {
         volume.state = State::Refused;
@@ -314,6 +364,14 @@ fn name_of(target: &Target, partition: Option<u32>, offset: u64) -> String {
     }
 }
 
+/// The same for what lies on an array: a logical volume has a name of its own, once it is activated.
+fn name_on_array(array: &FoundArray, node: &Node, target: &Target) -> String {
+    match &array.name {
+        Some(name) if array.pool.is_some() => format!("/dev/{name}"),
+        _ => name_of(target, node.part.as_ref().map(|part| part.number), node.range.start()),
+    }
+}
+
 fn witness_word(testimony: &[Testimony]) -> &'static str {
     let said = |wanted: fn(&Testimony) -> bool| testimony.iter().any(wanted);
     match () {
@@ -337,7 +395,13 @@ fn refuse_unusable_targets(report: &mut Report) {
 
 /// What is free on every target when the user asks for unallocated space: the gaps between partitions, and what nobody
 /// needs of an area that is kept. Whoever names partitions means those, and nothing between them.
-fn gaps(tables: &[FoundTable], nodes: &[Node], windows: &[ByteRange], scope: &Scope) -> Vec<Vec<ByteRange>> {
+fn gaps(
+    tables: &[FoundTable],
+    nodes: &[Node],
+    arrays: &Arrays<'_>,
+    targets: usize,
+    scope: &Scope,
+) -> Vec<Vec<ByteRange>> {
     let between = tables
         .iter()
         .filter(|_| scope.options.partitions.is_empty())
@@ -346,10 +410,10 @@ fn gaps(tables: &[FoundTable], nodes: &[Node], windows: &[ByteRange], scope: &Sc
         let spare = if let Content::Kept { spare, .. } = &node.content { spare.as_slice() } else { &[] };
         spare.iter().filter_map(|range| Some((node.device, range.shift_up(node.range.start())?)))
     });
-    let mut gaps = vec![Vec::new(); windows.len()];
-    for (device, range) in between.chain(spare) {
-        if let (Some(list), Some(window)) = (gaps.get_mut(device), windows.get(device)) {
-            list.extend(range.shift_up(window.start()));
+    let mut gaps = vec![Vec::new(); targets];
+    for (target, range) in between.chain(spare).flat_map(|(device, range)| arrays.carry_spare(device, range)) {
+        if let Some(list) = gaps.get_mut(target) {
+            list.push(range);
         }
     }
     gaps.iter_mut().for_each(|list: &mut Vec<ByteRange>| list.sort_unstable());

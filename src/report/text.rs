@@ -54,7 +54,7 @@ pub fn print_tree(out: &mut dyn Write, heading: &[String], branches: &[Vec<Strin
 }
 
 /// What a [`GapReport`](super::GapReport) is about.
-const GAP: &str = "unallocated space (a gap between partitions, or swap)";
+const GAP: &str = "unallocated space (a gap between partitions, extents that no logical volume takes, or swap)";
 
 /// Prints what was found on every target, and what is planned.
 pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {

@@ -44,8 +44,10 @@ fn with_arrays(stack: &Stack, lengths: &[u64]) -> Result<Vec<u64>, String> {
                 return Err(format!("{} of device {} belong to two arrays", area.range, area.device));
             }
             let is_kept = |node: &Node| {
-                let kept = matches!(node.content, Content::Kept { .. });
-                kept && node.device == area.device && node.range.contains(area.range)
+                let Content::Kept { spare, .. } = &node.content else { return false };
+                let is_spare =
+                    area.range.shift_down(node.range.start()).is_none_or(|own| spare.iter().any(|s| s.overlaps(own)));
+                node.device == area.device && node.range.contains(area.range) && !is_spare
             };
             if !stack.nodes.iter().any(is_kept) {
                 return Err(format!("{} of device {} are not set aside for their array", area.range, area.device));
@@ -110,16 +112,13 @@ fn check_table(table: &FoundTable, lengths: &[u64]) -> Result<(), String> {
     Ok(())
 }
 
-/// Free space may have one owner. Everything named on a device is sorted; a volume whose map will be used and a gap
-/// may share no byte with anything else.
+/// Free space may have one owner. Everything named on a device is sorted; a volume whose map will be used, a gap and what is
+/// spare of an area may share no byte with anything else.
 fn check_disjoint(stack: &Stack) -> Result<(), String> {
-    let nodes = stack.nodes.iter().map(|node| {
-        let usable = match &node.content {
-            Content::Volume { volume, .. } => volume.is_usable(),
-            Content::Kept { spare, .. } => !spare.is_empty(),
-            Content::Refused { .. } => false,
-        };
-        (node.device, node.range, usable)
+    let nodes = stack.nodes.iter().flat_map(|node| match &node.content {
+        Content::Volume { volume, .. } => vec![(node.device, node.range, volume.is_usable())],
+        Content::Kept { spare, .. } => kept_and_spare(node, spare),
+        Content::Refused { .. } => vec![(node.device, node.range, false)],
     });
     let gaps = stack.tables.iter().flat_map(|table| table.gaps.iter().map(|gap| (table.device, *gap, true)));
     let mut areas: Vec<(usize, ByteRange, bool)> = nodes.chain(gaps).collect();
@@ -140,13 +139,30 @@ fn check_disjoint(stack: &Stack) -> Result<(), String> {
     Ok(())
 }
 
+/// The parts of a kept area: those that are spare can be used, and those between them cannot.
+fn kept_and_spare(node: &Node, spare: &[ByteRange]) -> Vec<(usize, ByteRange, bool)> {
+    let mut parts = Vec::new();
+    let mut end = node.range.start();
+    for range in spare.iter().filter_map(|range| range.shift_up(node.range.start())) {
+        parts.extend(ByteRange::new(end, range.start()).map(|kept| (node.device, kept, false)));
+        parts.push((node.device, range, true));
+        end = range.end();
+    }
+    parts.extend(ByteRange::new(end, node.range.end()).map(|kept| (node.device, kept, false)));
+    parts
+}
+
 fn clean_text(text: &mut String) {
     *text = printable(text);
 }
 
 fn clean(stack: &mut Stack) {
     for array in &mut stack.arrays {
-        [&mut array.format, &mut array.uuid].into_iter().chain(&mut array.name).for_each(clean_text);
+        [&mut array.format, &mut array.uuid]
+            .into_iter()
+            .chain(&mut array.name)
+            .chain(&mut array.pool)
+            .for_each(clean_text);
         array.members.iter_mut().for_each(|member| clean_text(&mut member.role));
         array.findings.iter_mut().for_each(clean_finding);
     }

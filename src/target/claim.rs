@@ -5,7 +5,7 @@
 //! flock(LOCK_EX) on the whole disk asks udev not to probe it meanwhile (systemd: "Locking Block Device Access").
 
 use super::error::TargetError;
-use super::facts::{DiskFacts, PartitionFacts};
+use super::facts::{self, DiskFacts, PartitionFacts};
 use super::sys;
 use super::sysfs::{DeviceNumber, Roots};
 use super::usage::{self, Use, User};
@@ -41,6 +41,8 @@ pub struct Claim {
     /// The whole disk, locked against udev only, when a partition is what is claimed.
     quiet: Option<Arc<Flock<File>>>,
     reach: Reach,
+    /// Other partitions of a disk that is itself held by a mapping of ours: nobody may come to use them meanwhile.
+    _fences: Vec<File>,
 }
 
 impl Claim {
@@ -141,16 +143,51 @@ pub(super) fn claim_device(
 ) -> Result<Claim, TargetError> {
     let others = partition.map(|partition| others(roots, disk, partition)).unwrap_or_default();
     if let (Some(partition), false) = (partition, others.is_empty()) {
-        return claim_partition(roots, disk, partition, others, held);
+        return claim_partition(roots, disk, partition, (others, true), held);
     }
     match (open_node(&disk.node, disk.number, !disk.read_only, true), partition) {
-        (Ok(file), _) => Ok(Claim { file: quiet(roots, &disk.node, file)?, quiet: None, reach: Reach::WholeDisk }),
+        (Ok(file), _) => Ok(whole_disk(quiet(roots, &disk.node, file)?, Vec::new())),
         (Err(error), Some(partition)) if is_busy(&error) => {
             let because = vec![User { node: disk.node.clone(), by: Use::Claimed }];
-            claim_partition(roots, disk, partition, because, held)
+            claim_partition(roots, disk, partition, (because, true), held)
         }
         (Err(error), _) => Err(error),
     }
+}
+
+fn whole_disk(file: Flock<File>, fences: Vec<File>) -> Claim {
+    Claim { file, quiet: None, reach: Reach::WholeDisk, _fences: fences }
+}
+
+/// Claims what a mapping of ours holds, and so nobody can claim again: a disk, or a partition of it. The mapping's own claim
+/// keeps others away from it; its neighbours on the disk are claimed here, but for those in `spared`, which mappings of ours
+/// hold as well. `others` use the rest of the disk.
+pub(super) fn claim_below(
+    roots: &Roots,
+    disk: &DiskFacts,
+    partition: Option<&PartitionFacts>,
+    (others, spared): (Vec<User>, &[DeviceNumber]),
+    held: Option<Arc<Flock<File>>>,
+) -> Result<Claim, TargetError> {
+    if let (Some(partition), false) = (partition, others.is_empty()) {
+        return claim_partition(roots, disk, partition, (others, false), held);
+    }
+    let mut fences = Vec::new();
+    // A mapping that holds a disk as a whole keeps others away from its partitions, too.
+    if let Some(partition) = partition {
+        for part in facts::partitions(roots, disk).iter().filter(|part| !spared.contains(&part.number)) {
+            match open_node(&part.node, part.number, false, true) {
+                Ok(fence) => fences.push(fence),
+                Err(error) if is_busy(&error) => {
+                    let because = vec![User { node: part.node.clone(), by: Use::Claimed }];
+                    return claim_partition(roots, disk, partition, (because, false), held);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let file = open_node(&disk.node, disk.number, !disk.read_only, false)?;
+    Ok(whole_disk(quiet(roots, &disk.node, file)?, fences))
 }
 
 /// Users of the rest of the disk that rule out commands to the whole of it.
@@ -159,21 +196,22 @@ pub(super) fn others(roots: &Roots, disk: &DiskFacts, partition: &PartitionFacts
     all.into_iter().filter(|user| user.node != partition.node && user.forbids(false)).collect()
 }
 
+/// Claims a partition alone, because of others on its disk; without exclusion where a mapping of ours has that already.
 fn claim_partition(
     roots: &Roots,
     disk: &DiskFacts,
     partition: &PartitionFacts,
-    because: Vec<User>,
+    (because, exclusive): (Vec<User>, bool),
     held: Option<Arc<Flock<File>>>,
 ) -> Result<Claim, TargetError> {
     let write = !(disk.read_only || partition.read_only);
-    let file = open_node(&partition.node, partition.number, write, true)?;
+    let file = open_node(&partition.node, partition.number, write, exclusive)?;
     let file = quiet(roots, &partition.node, file)?;
     let lock = match held {
         Some(lock) => lock,
         None => Arc::new(quiet(roots, &disk.node, open_node(&disk.node, disk.number, false, false)?)?),
     };
-    Ok(Claim { file, quiet: Some(lock), reach: Reach::PartitionOnly { because } })
+    Ok(Claim { file, quiet: Some(lock), reach: Reach::PartitionOnly { because }, _fences: Vec::new() })
 }
 
 /// Locks an image in both of the ways in which other programs lock theirs.
@@ -184,7 +222,7 @@ pub(super) fn claim_image(roots: &Roots, path: &Path, file: File) -> Result<Clai
         Err((_, errno)) => return Err(explained(path, "locking it", errno.into())),
     };
     match sys::lock_whole(&file) {
-        Ok(()) => Ok(Claim { file, quiet: None, reach: Reach::Image }),
+        Ok(()) => Ok(Claim { file, quiet: None, reach: Reach::Image, _fences: Vec::new() }),
         Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::EAGAIN | Errno::EACCES)) => {
             Err(locked(roots, path, &file))
         }

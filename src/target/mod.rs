@@ -9,6 +9,7 @@
 
 mod awake;
 mod claim;
+pub mod dm;
 mod error;
 pub mod facts;
 mod interrupt;
@@ -89,6 +90,8 @@ pub struct Target {
     visitors: Option<Visitors>,
     users: Vec<User>,
     claim: Option<Arc<Claim>>,
+    /// The mappings that lead from other targets of the run to this one: their use of it is ours.
+    mappings: Vec<dm::Stack>,
 }
 
 impl Target {
@@ -120,6 +123,7 @@ impl Target {
             thing: Thing::Device { disk: Box::new(disk), partition: partition.map(Box::new) },
             users: Vec::new(),
             claim: None,
+            mappings: Vec::new(),
             path,
             file,
         })
@@ -144,6 +148,7 @@ impl Target {
             thing: Thing::Image,
             users: Vec::new(),
             claim: None,
+            mappings: Vec::new(),
             path,
             file,
         })
@@ -237,9 +242,18 @@ impl Target {
     /// Who uses other partitions of the target's disk, so that commands to the whole of it are out of the question.
     pub fn neighbours(&self) -> Vec<User> {
         match (self.disk(), self.partition()) {
-            (Some(disk), Some(partition)) => claim::others(&self.roots, disk, partition),
+            (Some(disk), Some(partition)) => {
+                let mut others = claim::others(&self.roots, disk, partition);
+                others.retain(|user| !self.is_ours(user));
+                others
+            }
             _ => Vec::new(),
         }
+    }
+
+    /// True for a use by a mapping that leads from another target of the run to this one.
+    fn is_ours(&self, user: &User) -> bool {
+        dm::is_holder(&self.roots, &self.mappings, user)
     }
 
     /// A second, writable, unclaimed descriptor of the target's own node, for commands that the kernel keeps inside

@@ -2,12 +2,14 @@
 
 use super::claim::{self, Claim, Reach};
 use super::error::TargetError;
+use super::facts::{DiskFacts, PartitionFacts};
 use super::resolve::{self, Identify};
 use super::sysfs::{DeviceNumber, Roots};
 use super::usage::{self, Use, User};
-use super::{Intent, Target, Thing, facts, sys, virtual_disk};
+use super::{Intent, Target, Thing, dm, facts, sys, virtual_disk};
+use nix::fcntl::Flock;
 use std::collections::BTreeMap;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,6 +64,65 @@ impl Opener {
         Ok(target)
     }
 
+    /// Opens what lies below targets of ours, which lead there by `stacks`: their hold on it is ours, and nobody else's is
+    /// allowed. An error in words when somebody else uses it.
+    pub fn open_below(
+        &mut self,
+        number: DeviceNumber,
+        stacks: &[dm::Stack],
+        intent: Intent,
+    ) -> Result<Result<Target, Vec<User>>, TargetError> {
+        let gone = || TargetError::NotFound(PathBuf::from(format!("/dev/block/{number}")));
+        let (disk, partition) = facts::lookup(&self.roots, number).ok_or_else(gone)?;
+        let path = partition.as_ref().map_or(&disk.node, |partition| &partition.node).clone();
+        let file = claim::open_node(&path, number, false, false)?;
+        let mut target = Target::of_device(&self.roots, path, file, disk, partition)?;
+        target.mappings = stacks.to_vec();
+        target.users = target.settled_users(true);
+        if target.users.iter().any(|user| user.forbids(false)) {
+            return Ok(Err(target.users));
+        }
+        if intent == Intent::Discard {
+            target.claim = Some(self.claim_below(&target)?);
+        }
+        target.must_be_unchanged()?;
+        Ok(Ok(target))
+    }
+
+    fn claim_below(&mut self, target: &Target) -> Result<Arc<Claim>, TargetError> {
+        let Thing::Device { disk, partition } = &target.thing else { return Err(target.changed("it is no device")) };
+        let (held, quiet) = self.held(disk, partition.as_deref());
+        if let Some(claim) = held {
+            return Ok(claim);
+        }
+        let spared: Vec<DeviceNumber> = target.mappings.iter().flat_map(dm::Stack::bottom).collect();
+        let others = (target.neighbours(), spared.as_slice());
+        let claim = claim::claim_below(&self.roots, disk, partition.as_deref(), others, quiet)?;
+        Ok(self.keep(claim, disk, partition.as_deref()))
+    }
+
+    /// A claim of ours that covers the device, and else the lock against udev of one beside it.
+    fn held(
+        &self,
+        disk: &DiskFacts,
+        partition: Option<&PartitionFacts>,
+    ) -> (Option<Arc<Claim>>, Option<Arc<Flock<File>>>) {
+        let numbers = [Some(disk.number), partition.map(|partition| partition.number)];
+        let held = numbers.into_iter().flatten().find_map(|number| self.claims.get(&number));
+        let parts = facts::partitions(&self.roots, disk);
+        (held.cloned(), parts.iter().find_map(|part| self.claims.get(&part.number)?.quiet().cloned()))
+    }
+
+    fn keep(&mut self, claim: Claim, disk: &DiskFacts, partition: Option<&PartitionFacts>) -> Arc<Claim> {
+        let number = match (claim.reach(), partition) {
+            (Reach::PartitionOnly { .. }, Some(partition)) => partition.number,
+            _ => disk.number,
+        };
+        let claim = Arc::new(claim);
+        self.claims.insert(number, Arc::clone(&claim));
+        claim
+    }
+
     /// True when a claim of our own explains that the node cannot be claimed again.
     fn is_ours(&self, target: &Target) -> bool {
         let Thing::Device { disk, partition } = &target.thing else { return false };
@@ -73,22 +134,13 @@ impl Opener {
         let Thing::Device { disk, partition } = &target.thing else {
             return Err(TargetError::NotFound(target.path.clone()));
         };
-        let part_number = partition.as_ref().map(|partition| partition.number);
-        let held = [Some(disk.number), part_number].into_iter().flatten().find_map(|number| self.claims.get(&number));
+        let (held, quiet) = self.held(disk, partition.as_deref());
         if let Some(claim) = held {
-            return Ok(Arc::clone(claim));
+            return Ok(claim);
         }
-        let parts = facts::partitions(&self.roots, disk);
-        let held = parts.iter().find_map(|part| self.claims.get(&part.number)?.quiet().cloned());
-        let claim = claim::claim_device(&self.roots, disk, partition.as_deref(), held)
+        let claim = claim::claim_device(&self.roots, disk, partition.as_deref(), quiet)
             .map_err(|error| target.explain(error))?;
-        let number = match (claim.reach(), partition) {
-            (Reach::PartitionOnly { .. }, Some(partition)) => partition.number,
-            _ => disk.number,
-        };
-        let claim = Arc::new(claim);
-        self.claims.insert(number, Arc::clone(&claim));
-        Ok(claim)
+        Ok(self.keep(claim, disk, partition.as_deref()))
     }
 
     fn open_image(&self, path: PathBuf, metadata: &Metadata, intent: Intent) -> Result<Target, TargetError> {

@@ -6,7 +6,7 @@ use super::facts::PartitionFacts;
 use super::sysfs::DeviceNumber;
 use super::usage::{self, Use, User};
 use super::visitors::{News, Visitors};
-use super::{Target, Thing, facts, sys};
+use super::{Target, Thing, dm, facts, sys};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -204,7 +204,7 @@ impl Target {
         Ok(())
     }
 
-    /// The nodes of a device by which its bytes can be reached: its own, that of its whole disk, and those of the disk's
+    /// The nodes of a device by which its bytes can be reached: those of mappings that lead to it, its own, that of its whole disk, and those of the disk's
     /// partitions when the target is the disk.
     fn nodes(&self) -> Vec<(PathBuf, DeviceNumber)> {
         let Thing::Device { disk, partition } = &self.thing else { return Vec::new() };
@@ -212,11 +212,18 @@ impl Target {
             Some(partition) => vec![(partition.node.clone(), partition.number)],
             None => self.disk_partitions().into_iter().map(|part| (part.node, part.number)).collect(),
         };
-        [(disk.node.clone(), disk.number)].into_iter().chain(parts).collect()
+        // What is still to be written goes down from the mappings that lead here.
+        let mut nodes = dm::nodes(&self.roots, &self.mappings);
+        nodes.push((disk.node.clone(), disk.number));
+        nodes.extend(parts);
+        nodes
     }
 
     /// An error unless the target is still what it was when it was opened: same device, same size, still there.
     pub fn must_be_unchanged(&self) -> Result<(), TargetError> {
+        if !self.mappings.iter().all(|stack| stack.is_unchanged(&self.roots)) {
+            return Err(self.changed("a mapping that leads to it has another table"));
+        }
         let Thing::Device { disk, partition } = &self.thing else { return self.image_unchanged() };
         let number = partition.as_ref().map_or(disk.number, |partition| partition.number);
         let (now, part_now) =
@@ -282,6 +289,12 @@ impl Target {
         // flock on a node is udev's business and ours; a record lock is a virtual machine's.
         if sys::foreign_lock(&self.file).unwrap_or(false) {
             users.push(User { node: self.path.clone(), by: Use::Locked(None) });
+        }
+        if !self.mappings.is_empty() {
+            users.retain(|user| !self.is_ours(user));
+            users.extend(dm::users(&self.roots, &self.mappings));
+            // The kernel reports the claim of a mapping of ours.
+            return users;
         }
         let is_explained = users.iter().any(|user| user.forbids(false));
         if !ours && !is_explained && claim::is_claimed(&self.path) {

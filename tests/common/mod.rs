@@ -54,6 +54,22 @@ pub fn tool(program: &str, args: &[&str]) -> Output {
         .unwrap_or_else(|e| panic!("{program} cannot be run ({e}); tests/run installs what is missing"))
 }
 
+/// What one of the Python programs of tests/oracle prints when it is given `input`.
+pub fn oracle(program: &str, words: &[&str], input: &str) -> String {
+    use std::io::Write;
+    let mut child = Command::new("/usr/bin/python3")
+        .arg(program)
+        .args(words)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("python3");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("a listener");
+    let output = child.wait_with_output().expect("an answer");
+    assert!(output.status.success(), "{program} {words:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// Runs a tool that must succeed, and gives its standard output.
 pub fn tool_ok(program: &str, args: &[&str]) -> String {
     let output = tool(program, args);

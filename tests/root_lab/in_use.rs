@@ -28,7 +28,9 @@ fn root_trim_refuses_what_is_held_by_device_mapper_or_loop() {
     let _ =
         lab.run_ok(&format!("dmsetup create --noudevrules --noudevsync held --table '0 {sectors} linear {node} 0'"));
     assert_refused(&disk, node, &["held", "dmsetup remove"]);
-    let _ = lab.run_ok("mkdir -p /run/held; mount -o ro /dev/dm-0 /run/held");
+    // Other tests make mappings, too.
+    let held = crate::mapping::node(lab, "held");
+    let _ = lab.run_ok(&format!("mkdir -p /run/held; mount -o ro {held} /run/held"));
     assert_refused(&disk, node, &["held"]);
     assert_refused(&disk, &disk.node, &["held"]);
     let _ = lab.run_ok("umount /run/held; dmsetup remove --noudevrules --noudevsync held");

@@ -71,6 +71,16 @@ pub enum Geometry {
 }
 
 impl Geometry {
+    /// Chunks in turn over areas of these lengths, and the bytes that they give; one area alone is linear.
+    pub fn in_turn(chunk: u64, lengths: &[u64]) -> Option<(Self, u64)> {
+        if let [len] = lengths {
+            return Some((Self::Linear { ends: vec![*len] }, *len));
+        }
+        let zones = super::striped::zones(chunk, lengths)?;
+        let len = zones.last()?.end;
+        Some((Self::Striped { chunk, turn: Turn::OfZone, zones }, len))
+    }
+
     /// True when a segment of `len` bytes by this rule fits on areas of these lengths (none where a member is missing).
     pub fn fits(&self, len: u64, lengths: &[Option<u64>]) -> bool {
         let all_hold = |need: Option<u64>| need.is_some_and(|need| lengths.iter().flatten().all(|have| *have >= need));

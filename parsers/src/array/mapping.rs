@@ -237,6 +237,22 @@ impl Mapping {
         true
     }
 
+    /// The bytes of the array that depend on a range of a device; none where a byte of it belongs to nothing in the array.
+    pub fn back(&self, device: usize, range: ByteRange) -> Option<Vec<ByteRange>> {
+        let mut found = Vec::new();
+        let mut at = range.start();
+        while at < range.end() {
+            let (owners, len) = self.owners(Place { device, at })?;
+            let len = len.min(range.end().checked_sub(at)?);
+            for start in owners {
+                found.push(ByteRange::with_len(start, len)?);
+            }
+            at = at.checked_add(len)?;
+        }
+        merge(&mut found);
+        Some(found)
+    }
+
     /// Where in the array the bytes begin that depend on a byte of a member, and for how many bytes that holds.
     fn owners(&self, place: Place) -> Option<(Vec<u64>, u64)> {
         self.starts().find_map(|(segment, start)| {

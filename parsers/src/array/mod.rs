@@ -12,6 +12,7 @@
 mod copied;
 mod geometry;
 mod linear;
+mod lvm;
 mod mapping;
 mod md;
 mod parity;
@@ -28,6 +29,7 @@ pub use source::{ArraySource, Difference};
 
 use crate::error::ParseError;
 use crate::source::Source;
+use crate::units::ByteRange;
 use crate::volume::Finding;
 
 /// One kind of array.
@@ -71,8 +73,31 @@ pub fn mention(device: usize, start: u64) -> String {
 pub struct Group {
     /// The candidates, and what each is in it.
     pub members: Vec<Role>,
-    /// The devices that it gives, or why it gives none.
-    pub outcome: Result<Vec<Assembled>, Finding>,
+    /// What they are members of, in words.
+    pub title: String,
+    /// What it gives, or why it gives nothing.
+    pub outcome: Result<Devices, Finding>,
+}
+
+/// What a group gives.
+#[derive(Default)]
+pub struct Devices {
+    /// The devices.
+    pub mapped: Vec<Assembled>,
+    /// The parts of it that give none.
+    pub unmapped: Vec<Unmapped>,
+}
+
+/// A part of a group that gives no device.
+pub struct Unmapped {
+    /// The candidate on which it lies, or begins.
+    pub leaf: usize,
+    /// Where it lies on that, in bytes from the start of the candidate.
+    pub range: ByteRange,
+    /// Its kind (`lvm thin-pool`).
+    pub format: String,
+    /// Why it gives none.
+    pub finding: Finding,
 }
 
 /// What a candidate is in its group.
@@ -81,6 +106,8 @@ pub struct Role {
     pub leaf: usize,
     /// In words (`member 2`, `spare`).
     pub words: String,
+    /// What nobody needs of it, in bytes from its start: sorted, disjoint.
+    pub spare: Vec<ByteRange>,
 }
 
 /// A device that an array gives.
@@ -91,6 +118,8 @@ pub struct Assembled {
     pub name: Option<String>,
     /// Its identity as its own tools print it.
     pub uuid: String,
+    /// The identity of what it is a part of: devices of one pool run together.
+    pub pool: Option<String>,
     /// Where its bytes lie.
     pub mapping: Mapping,
     /// What speaks against trimming anything on it, or is worth saying.
@@ -101,4 +130,5 @@ pub struct Assembled {
 #[rustfmt::skip] // one row a line
 pub static ASSEMBLIES: &[&dyn Assembly] = &[
     &md::Md,
+    &lvm::Lvm,
 ];

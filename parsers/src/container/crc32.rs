@@ -2,7 +2,12 @@
 
 /// The checksum of the concatenated `parts`.
 pub(crate) fn crc32(parts: &[&[u8]]) -> u32 {
-    !parts.iter().copied().flatten().fold(u32::MAX, |crc, byte| {
+    !parts.iter().fold(u32::MAX, |crc, part| continued(crc, part))
+}
+
+/// The sum behind `bytes` where it was `start` before them; nothing is inverted.
+pub(crate) fn continued(start: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(start, |crc, byte| {
         let [low, ..] = crc.to_le_bytes();
         crc.wrapping_shr(8) ^ TABLE.get(usize::from(low ^ byte)).copied().unwrap_or_default()
     })

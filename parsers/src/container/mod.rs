@@ -1,7 +1,7 @@
 //! What lies between a device and a filesystem. Adding a container is a folder here and a row in [`CONTAINERS`].
 
 mod apm;
-mod crc32;
+pub(crate) mod crc32;
 mod gpt;
 mod kind;
 mod mbr;

@@ -35,9 +35,9 @@ pub enum Meaning {
     /// The records of a RAID at the end of a disk: what lies before may look like a plain filesystem. Such records also
     /// outlive the RAID that they speak of, so a user may say that they are stale.
     RaidRecords,
-    /// The record of a member of an array ([`ASSEMBLIES`](crate::array::ASSEMBLIES)): the area is a part of that, whatever
-    /// its start looks like.
-    Member,
+    /// The record of a member of an array of this kind ([`ASSEMBLIES`](crate::array::ASSEMBLIES)): the area is a part of
+    /// that, whatever its start looks like.
+    Member(&'static str),
     /// The memory of a sleeping system, in which every filesystem of the same disk is mounted.
     SleepingSystem,
 }
@@ -92,7 +92,7 @@ impl Foreign {
     /// True for a member whose record lies at the end, so that the array's own data may begin where the member does. Such
     /// a record has no fixed place, and so no fixed bytes.
     pub fn is_member_by_its_end(&self) -> bool {
-        self.meaning == Meaning::Member && self.marks.is_empty()
+        matches!(self.meaning, Meaning::Member(_)) && self.marks.is_empty()
     }
 
     /// True when one of the signatures is there.

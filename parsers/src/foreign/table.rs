@@ -21,16 +21,16 @@ const fn raid(row: Foreign) -> Foreign {
     row.means(Meaning::RaidRecords)
 }
 
-const fn member(row: Foreign) -> Foreign {
-    row.means(Meaning::Member)
+const fn member(kind: &'static str, row: Foreign) -> Foreign {
+    row.means(Meaning::Member(kind))
 }
 
 /// Every format that is recognised and left alone.
 #[rustfmt::skip] // one row a line
 pub static FOREIGN: &[Foreign] = &[
     // Arrays with records at the end, so that the start may look like something else.
-    member(Foreign::refused("Linux RAID (md 1.0)", &[], MD).or(arrays::md_1_0)),
-    member(Foreign::refused("Linux RAID (md 0.90)", &[], MD).or(arrays::md_0_90)),
+    member("md", Foreign::refused("Linux RAID (md 1.0)", &[], MD).or(arrays::md_1_0)),
+    member("md", Foreign::refused("Linux RAID (md 0.90)", &[], MD).or(arrays::md_0_90)),
     raid(Foreign::refused("Intel RAID (IMSM)", &[(End(1024), b"Intel Raid ISM Cfg Sig. "), (End(8192), b"Intel Raid ISM Cfg Sig. ")], BIOS_RAID)),
     raid(Foreign::refused("DDF RAID", &[(End(512), b"\xDE\x11\xDE\x11"), (End(4096), b"\xDE\x11\xDE\x11"), (End(257 * 512), b"\xDE\x11\xDE\x11"), (End(512), b"\x11\xDE\x11\xDE"), (End(257 * 512), b"\x11\xDE\x11\xDE")], BIOS_RAID)),
     raid(Foreign::refused("Promise FastTrak RAID", PROMISE, BIOS_RAID)),
@@ -48,9 +48,9 @@ pub static FOREIGN: &[Foreign] = &[
     Foreign::refused("Android verified boot image", &[(End(64), b"AVBf")], "its hashes cover free blocks too: trimming would break verified boot"),
 
     // Arrays and volume managers with records at the start.
-    member(Foreign::refused("Linux RAID (md 1.1)", &[(Start(0), b"\xFC\x4E\x2B\xA9\x01\0\0\0")], MD)),
-    member(Foreign::refused("Linux RAID (md 1.2)", &[(Start(4096), b"\xFC\x4E\x2B\xA9\x01\0\0\0")], MD)),
-    Foreign::refused("LVM2 physical volume", &[(Start(24), b"LVM2 001"), (Start(512 + 24), b"LVM2 001"), (Start(1024 + 24), b"LVM2 001"), (Start(1536 + 24), b"LVM2 001")], "name the logical volumes instead: lvs shows them, vgchange -ay activates them"),
+    member("md", Foreign::refused("Linux RAID (md 1.1)", &[(Start(0), b"\xFC\x4E\x2B\xA9\x01\0\0\0")], MD)),
+    member("md", Foreign::refused("Linux RAID (md 1.2)", &[(Start(4096), b"\xFC\x4E\x2B\xA9\x01\0\0\0")], MD)),
+    member("lvm", Foreign::refused("LVM2 physical volume", &[(Start(24), b"LVM2 001"), (Start(512 + 24), b"LVM2 001"), (Start(1024 + 24), b"LVM2 001"), (Start(1536 + 24), b"LVM2 001")], "name every physical volume of its group: pvs shows them")),
     Foreign::refused("LVM1 physical volume", &[(Start(0), b"HM\x01\0"), (Start(0), b"HM\x02\0")], OLD),
     Foreign::refused("bcache", &[(Start(4096 + 24), b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA\x82\x65\xF5\x7F\x48\xBA\x6D\x81")], "newer data may lie on the cache device: name /dev/bcacheN instead, or trim it there with fstrim"),
     Foreign::refused("Stratis", &[(Start(516), b"!Stra0tis\x86\xFF\x02^Arh"), (Start(4612), b"!Stra0tis\x86\xFF\x02^Arh")], "trim its filesystems mounted, with fstrim"),

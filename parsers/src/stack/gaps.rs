@@ -58,6 +58,11 @@ fn is_unknown(node: &Node) -> bool {
 /// What a node claims behind its partition.
 fn beyond(node: &Node, parts: &[Part]) -> Option<ByteRange> {
     let end = node.range.end();
+    // A part of what fills a partition ends where that says.
+    let is_inside = |part: &Part| part.range.contains(node.range) && part.range != node.range;
+    if parts.iter().any(is_inside) {
+        return None;
+    }
     let own = match &node.content {
         Content::Kept { .. } => return None,
         Content::Refused { .. } => None,

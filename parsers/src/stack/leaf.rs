@@ -90,13 +90,16 @@ fn read_member(
     options: &Options,
 ) -> Content {
     let record = found.iter().find_map(|claim| match claim {
-        Claim::Foreign(row) if row.meaning == Meaning::Member => Some(*row),
+        Claim::Foreign(row) if matches!(row.meaning, Meaning::Member(_)) => Some(*row),
         _ => None,
     });
     let name = record.map(|row| row.name);
     let finding = match standing {
-        Standing::Member(words) => return Content::kept(name, words),
-        Standing::NotAssembled(finding) => finding,
+        Standing::Member { words, spare } => {
+            let (format, reason) = (name.map(str::to_owned), words.clone());
+            return Content::Kept { format, reason, spare: spare.clone() };
+        }
+        Standing::NotAssembled { finding, .. } => finding,
     };
     match found {
         [Claim::Format(format), Claim::Foreign(row)] if row.is_member_by_its_end() => {

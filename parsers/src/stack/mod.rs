@@ -112,6 +112,8 @@ pub struct FoundArray {
     pub name: Option<String>,
     /// Its identity as its own tools print it.
     pub uuid: String,
+    /// The identity of what it is a part of: arrays of one pool run together.
+    pub pool: Option<String>,
     /// The areas that belong to it.
     pub members: Vec<FoundMember>,
     /// Where its bytes lie on them.
@@ -247,17 +249,29 @@ impl Leaf {
         Self { device, range, part, sector_size, findings: Vec::new(), standing: None, wanted: true }
     }
 
-    /// True when a look for the record of a member may be worth while.
-    fn may_be_a_member(&self) -> bool {
+    /// True when a look for the record of a member of an array of this kind may be worth while.
+    fn may_be_a_member(&self, kind: &str) -> bool {
         let by_type = self.part.as_ref().is_none_or(|part| part.kept.is_none() && part.refused.is_none());
-        self.wanted && by_type && !matches!(self.standing, Some(Standing::Member(_)))
+        self.wanted
+            && by_type
+            && match &self.standing {
+                None => true,
+                // What it lacks may have come to light since.
+                Some(Standing::NotAssembled { kind: known, .. }) => *known == kind,
+                Some(Standing::Member { .. }) => false,
+            }
     }
 }
 
 /// What an area with the record of a member is.
 enum Standing {
-    /// A part of an array that was put together, in words.
-    Member(String),
-    /// A part of one that was not: why.
-    NotAssembled(Finding),
+    /// A part of an array that was put together.
+    Member {
+        /// In words.
+        words: String,
+        /// What nobody needs of it.
+        spare: Vec<ByteRange>,
+    },
+    /// A part of one of this kind that was not: why.
+    NotAssembled { kind: &'static str, finding: Finding },
 }

@@ -4,8 +4,8 @@
 use super::discover::{discover, is_asleep};
 use super::leaf::{read_leaf, refused};
 use super::members::vouch;
-use super::{Depth, FoundArray, FoundMember, Layer, Leaf, Node, Options, Stack, Standing};
-use crate::array::{ASSEMBLIES, ArraySource, Assembled, Candidate, Group};
+use super::{Content, Depth, FoundArray, FoundMember, Layer, Leaf, Node, Options, Stack, Standing};
+use crate::array::{ASSEMBLIES, ArraySource, Assembled, Candidate, Group, Unmapped};
 use crate::source::{Source, Window};
 use std::collections::BTreeSet;
 
@@ -83,7 +83,7 @@ impl Walk<'_> {
                 .leaves
                 .iter()
                 .enumerate()
-                .filter(|(_, leaf)| leaf.may_be_a_member())
+                .filter(|(_, leaf)| leaf.may_be_a_member(assembly.name()))
                 .filter_map(|(index, leaf)| Some((index, Window::new(layers.get(leaf.device)?.source, leaf.range)?)))
                 // What cannot be read is refused as an area of its own.
                 .filter(|(_, window)| assembly.probe(window).unwrap_or(false))
@@ -97,36 +97,35 @@ impl Walk<'_> {
                 .collect();
             for mut group in assembly.assemble(&candidates) {
                 let members: Vec<&Leaf> = group.members.iter().filter_map(|role| self.leaves.get(role.leaf)).collect();
-                group.outcome = group.outcome.and_then(|mut arrays| {
-                    let inherited = vouch(&arrays, &members, layers)?;
-                    arrays.iter_mut().for_each(|array| array.findings.extend(inherited.iter().cloned()));
-                    Ok(arrays)
+                group.outcome = group.outcome.and_then(|mut devices| {
+                    let inherited = vouch(assembly.name(), &devices.mapped, &members, layers)?;
+                    devices.mapped.iter_mut().for_each(|array| array.findings.extend(inherited.iter().cloned()));
+                    Ok(devices)
                 });
-                self.settle(group, layers.len(), &mut found);
+                self.settle(assembly.name(), group, layers.len(), &mut found);
             }
         }
         found
     }
 
-    fn settle(&mut self, group: Group, known: usize, found: &mut Vec<Assembled>) {
-        let arrays = match group.outcome {
-            Ok(arrays) => arrays,
+    fn settle(&mut self, kind: &'static str, group: Group, known: usize, found: &mut Vec<Assembled>) {
+        let devices = match group.outcome {
+            Ok(devices) => devices,
             Err(finding) => {
                 for role in &group.members {
                     if let Some(leaf) = self.leaves.get_mut(role.leaf) {
-                        leaf.standing = Some(Standing::NotAssembled(finding.clone()));
+                        leaf.standing = Some(Standing::NotAssembled { kind, finding: finding.clone() });
                     }
                 }
                 return;
             }
         };
-        let called: Vec<String> =
-            arrays.iter().map(|array| array.name.clone().unwrap_or_else(|| array.uuid.clone())).collect();
+        let listed = if devices.mapped.is_empty() { "" } else { ", which is listed below" };
         let mut members = Vec::new();
         for role in group.members {
             if let Some(leaf) = self.leaves.get_mut(role.leaf) {
-                let words = format!("{} of {}, which is listed below", role.words, called.join(", "));
-                leaf.standing = Some(Standing::Member(words));
+                let words = format!("{} of {}{listed}", role.words, group.title);
+                leaf.standing = Some(Standing::Member { words, spare: role.spare });
                 members.push(FoundMember {
                     device: leaf.device,
                     range: leaf.range,
@@ -135,18 +134,37 @@ impl Walk<'_> {
                 });
             }
         }
-        for array in arrays {
+        devices.unmapped.into_iter().for_each(|part| self.refuse_part(part));
+        for array in devices.mapped {
+            let is_part = |member: &FoundMember| {
+                let mut areas = array.mapping.areas();
+                areas.any(|area| area.device == member.device && member.range.contains(area.range))
+            };
+            // Of a pool only what it lies on; an array has all of its members, spares too.
+            let own = members.iter().filter(|member| array.pool.is_none() || is_part(member)).cloned().collect();
             self.stack.arrays.push(FoundArray {
                 device: known.saturating_add(found.len()),
                 format: array.format.clone(),
                 name: array.name.clone(),
                 uuid: array.uuid.clone(),
-                members: members.clone(),
+                pool: array.pool.clone(),
+                members: own,
                 mapping: array.mapping.clone(),
                 findings: array.findings.clone(),
             });
             found.push(array);
         }
+    }
+
+    /// A part of a group that gives no device is an area of its own, to be named.
+    fn refuse_part(&mut self, unmapped: Unmapped) {
+        let Some(leaf) = self.leaves.get(unmapped.leaf) else { return };
+        let Some(range) = unmapped.range.shift_up(leaf.range.start()).filter(|range| leaf.range.contains(*range))
+        else {
+            return;
+        };
+        let content = Content::Refused { format: Some(unmapped.format), finding: unmapped.finding, is_unknown: false };
+        self.stack.nodes.push(Node { device: leaf.device, range, part: leaf.part.clone(), content });
     }
 
     fn read_leaves(&mut self, layers: &[Layer<'_>]) {
@@ -169,12 +187,16 @@ impl Walk<'_> {
     }
 }
 
-/// Devices that share an array with a sleeping one sleep too: its system has the array running.
+/// Devices that share an array or a pool with a sleeping one sleep too: its system has that running.
 fn with_arrays(mut asleep: BTreeSet<usize>, arrays: &[FoundArray]) -> BTreeSet<usize> {
+    let run_together = |one: &FoundArray, other: &FoundArray| {
+        one.device == other.device || (one.pool.is_some() && one.pool == other.pool)
+    };
     loop {
         let before = asleep.len();
         for array in arrays {
-            let all = || array.members.iter().map(|member| member.device).chain([array.device]);
+            let parts = || arrays.iter().filter(|other| run_together(array, other));
+            let all = || parts().flat_map(|part| part.members.iter().map(|member| member.device).chain([part.device]));
             if all().any(|device| asleep.contains(&device)) {
                 asleep.extend(all());
             }

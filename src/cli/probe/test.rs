@@ -135,7 +135,9 @@ impl Results {
 /// Runs the tests on the volumes of `spec`, or in its scratch area.
 pub fn run(spec: &str, job: &TestJob, output: &Output) -> Result<Results> {
     let stop = interrupt::flag()?;
-    let template = TrimJob::of(spec.to_owned());
+    let mut template = TrimJob::of(spec.to_owned());
+    // What is tested is the device that was named.
+    template.scope.below = false;
     let mut survey = Survey::new("probe", &template.scope, Intent::Discard, stop)?;
     check_ground(&survey, job)?;
     let question = format!(

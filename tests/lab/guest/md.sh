@@ -14,6 +14,7 @@ work=/run/md-lab mount=/run/md-mount node=/dev/md10
 rm -rf "$work"
 mkdir -p "$work" "$mount"
 
+. "$(dirname "$0")/files.sh"
 attach() { nodes="$nodes $(losetup --find --show "$1")"; }
 release() {
   for loop in $nodes; do losetup --detach "$loop"; done
@@ -35,15 +36,7 @@ make)
   # shellcheck disable=SC2086 # options and nodes are lists
   mdadm --create "$node" --run --quiet --raid-devices=$number $options $nodes
   idle
-  mke2fs -q -F -t ext4 -b 1024 "$node"
-  mount "$node" "$mount"
-  for name in $(seq 1 40); do
-    head -c $((name * 7001)) /dev/urandom >"$mount/file$name"
-  done
-  sync
-  for name in $(seq 1 3 40); do rm "$mount/file$name"; done
-  (cd "$mount" && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$folder/sums"
-  umount "$mount"
+  fill "$node" "$mount" 40 "$folder/sums"
   cp "$node" "$folder/array"
   mdadm --stop --quiet "$node"
   release
@@ -61,10 +54,7 @@ check)
     idle
     echo "mismatches: $(cat /sys/block/md10/md/mismatch_cnt)"
   fi
-  e2fsck -f -n "$node"
-  mount -o ro "$node" "$mount"
-  (cd "$mount" && sha256sum --quiet --check "$folder/sums" && find . -type f | wc -l)
-  umount "$mount"
+  compare "$node" "$mount" "$folder/sums"
   mdadm --stop --quiet "$node"
   release
   ;;

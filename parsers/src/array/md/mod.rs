@@ -18,11 +18,12 @@ mod record;
 mod zero;
 
 use super::mapping::{Area, Mapping, Redundancy};
-use super::{Assembled, Assembly, Candidate, Group, Role};
+use super::{Assembled, Assembly, Candidate, Devices, Group, Role};
 use crate::error::{ErrorKind, ParseError};
 use crate::source::Source;
 use crate::units::from_usize;
 use crate::volume::Finding;
+pub(super) use one::has_intent;
 use record::{Duty, Record};
 
 /// The row of the table.
@@ -81,7 +82,8 @@ fn unreadable(candidate: &Candidate<'_>, error: &ParseError) -> Group {
         ErrorKind::Unsupported => "uses something that coldtrim does not know",
     };
     let finding = Finding::refusal(format!("it is a member of a Linux RAID whose record {what}: {error}"), EXAMINE);
-    Group { members: vec![Role { leaf: candidate.leaf, words: "member".to_owned() }], outcome: Err(finding) }
+    let member = Role { leaf: candidate.leaf, words: "member".to_owned(), spare: Vec::new() };
+    Group { members: vec![member], title: "an array".to_owned(), outcome: Err(finding) }
 }
 
 fn group(set: &[Given<'_>], arrays: usize) -> Group {
@@ -93,8 +95,14 @@ fn group(set: &[Given<'_>], arrays: usize) -> Group {
             Duty::Faulty => "failed member".to_owned(),
             Duty::Journal => "journal".to_owned(),
         },
+        spare: Vec::new(),
     };
-    Group { members: set.iter().map(role).collect(), outcome: array(set, arrays).map(|array| vec![array]) }
+    let title = set.iter().find_map(|given| given.record.name.clone());
+    Group {
+        members: set.iter().map(role).collect(),
+        title: title.or_else(|| Some(set.first()?.record.uuid.clone())).unwrap_or_default(),
+        outcome: array(set, arrays).map(|array| Devices { mapped: vec![array], unmapped: Vec::new() }),
+    }
 }
 
 /// The array of one set of members.
@@ -131,6 +139,7 @@ fn array(set: &[Given<'_>], arrays: usize) -> Result<Assembled, Finding> {
         format: format!("md {}", layout::level_name(shape.level).unwrap_or("array")),
         name: set.iter().find_map(|given| given.record.name.clone()),
         uuid: first.record.uuid.clone(),
+        pool: None,
         mapping,
         findings: Vec::new(),
     })
@@ -252,7 +261,7 @@ fn settled(given: &Given<'_>) -> Result<(), String> {
         return Err(format!("runs without member {slot}, says {here}: its copies and parity are not complete"));
     }
     let Some(at) = given.record.bitmap else { return Ok(()) };
-    match one::has_intent(given.candidate.source, at) {
+    match has_intent(given.candidate.source, at) {
         Ok(false) => Ok(()),
         Ok(true) => Err(format!("has areas that may not be in sync, says the write-intent bitmap of {here}")),
         Err(error) => Err(format!("has a write-intent bitmap on {here} that cannot be read: {error}")),

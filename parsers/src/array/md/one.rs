@@ -150,7 +150,7 @@ fn name(bytes: &[u8]) -> Option<String> {
 }
 
 /// True when a bit of the write-intent bitmap at `at` is set.
-pub(super) fn has_intent(source: &dyn Source, at: u64) -> Result<bool, ParseError> {
+pub(in crate::array) fn has_intent(source: &dyn Source, at: u64) -> Result<bool, ParseError> {
     let head: super::ondisk::RawBitmap = read_struct(source, at)?;
     if head.magic.get() != 0x6D74_6962 {
         let found = u64::from(head.magic.get());
