@@ -17,6 +17,7 @@
 
 pub mod cli;
 pub mod demo;
+pub mod memory;
 pub mod plan;
 pub mod report;
 pub mod run;

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 /// Module, and the modules of ours that it may use.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("cli", &["cli", "demo", "plan", "report", "run", "sandbox", "target", "transport", "verify"]),
+    ("cli", &["cli", "demo", "memory", "plan", "report", "run", "sandbox", "target", "transport", "verify"]),
     ("demo", &[]),
+    ("memory", &[]),
     ("plan", &[]),
     ("report", &["plan", "verify"]),
     ("run", &["plan", "transport"]),

@@ -11,6 +11,8 @@ mod f2fs_images;
 mod in_use;
 #[path = "common/lab/mod.rs"]
 mod lab;
+#[path = "root_lab/many.rs"]
+mod many;
 #[path = "root_lab/md.rs"]
 mod md;
 #[path = "common/md_array.rs"]

@@ -121,6 +121,7 @@ fn zoo() -> Result<(), String> {
             let judged = state(&lab, row, &server).and_then(|state| {
                 probe_is_valid(&lab, row)?;
                 let tested = tested(&lab, row)?;
+                remembered(&lab, row)?;
                 judge(row, &output, &state, &free, &bytes).map(|line| line.replacen('|', &format!("| {tested} |"), 1))
             });
             results.push(judged);
@@ -149,8 +150,11 @@ fn commands(lab: &Lab, row: &Row) -> String {
     format!(
         "{COLDTRIM} probe --json --anonymous {node} >/lab/{name}.probe 2>&1; \
          {COLDTRIM} probe --test --yes --json --settle 0 --budget 24M {} {node} >/lab/{name}.test 2>/lab/{name}.errors; \
-         echo $? >/lab/{name}.code; exec {COLDTRIM} trim --yes --json --no-witness {} {node}",
-        row.arguments, row.arguments
+         echo $? >/lab/{name}.code; \
+         {COLDTRIM} trim -n --json --no-witness {} {node} >/lab/{name}.later 2>&1; echo $? >/lab/{name}.later-code; \
+         {COLDTRIM} probe --json {node} >/lab/{name}.again 2>&1; \
+         COLDTRIM_STATE=/run/nothing-{name} exec {COLDTRIM} trim --yes --json --no-witness {} {node}",
+        row.arguments, row.arguments, row.arguments
     )
 }
 
@@ -212,6 +216,29 @@ fn tested(lab: &Lab, row: &Row) -> Result<String, String> {
         return wrong(&format!("expected '{}' and exit code {expected}", row.verdict));
     }
     Ok(row.verdict.to_owned())
+}
+
+/// A run after the test knows what the test found, and chooses no route that did harm.
+fn remembered(lab: &Lab, row: &Row) -> Result<(), String> {
+    let read = |what: &str| std::fs::read_to_string(lab.share.join(format!("{}.{what}", row.name)));
+    let (again, later) = (read("again").map_err(|e| e.to_string())?, read("later").map_err(|e| e.to_string())?);
+    let code = read("later-code").map_err(|e| e.to_string())?;
+    let wrong = |what: &str| Err(format!("{}: remembered: {what}\n{again}\nexit {code}{later}\n", row.name));
+    if row.route == "-" {
+        return Ok(());
+    }
+    let Ok(answer) = serde_json::from_str::<serde_json::Value>(&again) else { return wrong("not one JSON object") };
+    let known = answer["remembered"].as_array().cloned().unwrap_or_default();
+    let ours = known.iter().find(|known| known["this_unit"] == true && known["name"] == row.route);
+    if ours.is_none_or(|ours| ours["verdict"] != row.verdict) {
+        return wrong("the verdict is not there");
+    }
+    let is_bad = ["harmful", "unstable"].contains(&row.verdict);
+    let is_refused = code.trim() == "3" && later.contains("`probe --test` of 20");
+    if is_bad != is_refused || !later.contains("an earlier test of this unit found") {
+        return wrong("what was found is not heeded, or not told");
+    }
+    Ok(())
 }
 
 /// The row of the published table, or what is not as expected.

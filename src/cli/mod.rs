@@ -19,6 +19,7 @@ mod job;
 mod layout;
 mod list;
 mod map;
+mod past;
 mod probe;
 mod routes;
 mod saved_plan;

@@ -3,7 +3,8 @@
 use super::arrays::Arrays;
 use super::confirm::Unanswered;
 use super::job::{Output, Scope, UsageError};
-use super::{Ending, device, layout};
+use super::{Ending, device, layout, past};
+use crate::memory::Past;
 use crate::report::{Reason, Report, State, TargetReport, VolumeReport};
 use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
 use crate::target::{Identity, Intent, Opener, Target, TargetError};
@@ -30,6 +31,8 @@ pub struct Survey {
     pub mappings: Vec<Mapping>,
     /// Things to say once that belong to no volume.
     pub notes: Vec<String>,
+    /// What earlier tests found, per target.
+    pub pasts: Vec<Past>,
 }
 
 impl Survey {
@@ -41,9 +44,11 @@ impl Survey {
         let targets = scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
         places_are_distinct(&targets, &scope.targets)?;
         targets.iter().try_for_each(Target::drop_caches)?;
-        let mut survey =
-            Self { targets, report: Report::new(command), gaps: Vec::new(), mappings: Vec::new(), notes: Vec::new() };
+        let (pasts, unread): (Vec<Past>, Vec<Vec<String>>) = targets.iter().map(past::of).unzip();
+        let report = Report::new(command);
+        let mut survey = Self { targets, report, gaps: Vec::new(), mappings: Vec::new(), notes: Vec::new(), pasts };
         survey.read(scope, stop)?;
+        survey.notes.extend(unread.into_iter().flatten());
         survey.has_partitions(scope)?;
         Ok(survey)
     }

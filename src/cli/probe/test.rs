@@ -7,6 +7,7 @@ use crate::cli::routes::{NotPrepared, PlannedPart, Prepared, plan, prepare};
 use crate::cli::survey::{Survey, complain};
 use crate::cli::trial::{all_planned, nonce, sample};
 use crate::cli::{Ending, interrupt};
+use crate::memory::{PastRoute, time};
 use crate::plan::units::ByteRange;
 use crate::plan::{Plan, Refusal};
 use crate::report::{State, VolumeReport, human};
@@ -96,6 +97,20 @@ impl Results {
         let calm = self.late.is_none() && !self.routes.iter().any(RouteResult::is_harmful);
         let found = self.routes.iter().find(|route| calm && route.name == name);
         found.filter(|route| matches!(route.word, Verdict::Works { .. })).and_then(|route| route.largest)
+    }
+
+    /// What a later run should know. Of routes that were not opened there is nothing to know.
+    pub fn to_remember(&self) -> impl Iterator<Item = PastRoute> + '_ {
+        let when = time::now();
+        self.routes.iter().filter(|route| route.promise.is_some()).map(move |route| PastRoute {
+            name: route.name.to_owned(),
+            when,
+            verdict: route.verdict.clone(),
+            reason: route.reason.clone(),
+            largest: route.largest,
+            rejected: route.rejected,
+            late: self.late.clone().filter(|_| matches!(route.word, Verdict::Works { .. } | Verdict::NoEvidence)),
+        })
     }
 
     /// For people.

@@ -9,7 +9,7 @@ use super::job::{Output, TrimJob};
 use super::routes::{PlannedPart, Prepared, prepare};
 use super::settle::settle;
 use super::survey::{Survey, complain, print_notes};
-use super::{Ending, confirm, interrupt, saved_plan};
+use super::{Ending, confirm, interrupt, past, saved_plan};
 use crate::plan::units::ByteRange;
 use crate::report::{Reason, Report, State, VolumeReport, human, text};
 use crate::target::Intent;
@@ -87,6 +87,8 @@ fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<Ending
         if clean + gaps == 0 {
             continue;
         }
+        let known = past::words(&survey.pasts[index]);
+        survey.report.targets[index].reasons.extend(known.iter().map(|words| Reason::warning(words)));
         match prepare(survey, index, job) {
             Ok(device) => {
                 let notes = device.transport.notes().iter().map(|note| Reason::warning(note));

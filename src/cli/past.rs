@@ -1,0 +1,63 @@
+//! What earlier tests found of a device: shown, and heeded where it asks for more care.
+
+use crate::memory::{Bridge, MemoryError, Past, PastRoute, Record, Store, Unit, time};
+use crate::report::human;
+use crate::target::Target;
+use crate::target::facts::{Attachment, DiskFacts, UsbFacts};
+
+/// All that names a unit and that a test of it depends on.
+pub fn unit(disk: &DiskFacts) -> Unit {
+    let usb = match &disk.attachment {
+        Attachment::Usb(usb) => Some(usb),
+        _ => None,
+    };
+    let bridge = |usb: &UsbFacts| Bridge { vendor: usb.vendor_id, product: usb.product_id, release: usb.release };
+    Unit {
+        bridge: usb.map(bridge),
+        bridge_serial: usb.and_then(|usb| usb.serial.clone()),
+        driver: usb.and_then(|usb| usb.driver.clone()),
+        vendor: disk.vendor.clone(),
+        model: disk.model.clone(),
+        revision: disk.revision.clone(),
+        serial: disk.serial.clone(),
+        size: disk.size,
+    }
+}
+
+/// What is remembered of a target, and what could not be read of it, in words.
+pub fn of(target: &Target) -> (Past, Vec<String>) {
+    let Some(disk) = target.disk() else { return (Past::default(), Vec::new()) };
+    match Store::open().past(&unit(disk)) {
+        Ok((past, strange)) => (past, strange.iter().map(not_read).collect()),
+        Err(error) => (Past::default(), vec![not_read(&error)]),
+    }
+}
+
+fn not_read(error: &MemoryError) -> String {
+    format!("what earlier tests found could not be read: {error}")
+}
+
+/// Keeps the results of a test for later runs.
+pub fn keep(disk: &DiskFacts, results: impl Iterator<Item = PastRoute>) -> Result<(), MemoryError> {
+    let (store, unit) = (Store::open(), unit(disk));
+    let mut record = store.record(&unit)?.unwrap_or_else(|| Record::new(unit));
+    results.for_each(|result| record.learn(result));
+    store.keep(&record)
+}
+
+/// Every result, for people: what was found when, and how much that says.
+pub fn words(past: &Past) -> Vec<String> {
+    let this = past.this.iter().map(|known| format!("an earlier test of this unit found {}", of_route(known)));
+    let others = past.others.iter().map(|known| {
+        format!("an earlier test of another unit with this bridge and firmware found {}", of_route(known))
+    });
+    this.chain(others).collect()
+}
+
+fn of_route(known: &PastRoute) -> String {
+    let reason = known.reason.iter().map(|reason| format!(" ({reason})"));
+    let largest = known.largest.iter().map(|bytes| format!(", up to {} in one command", human::bytes(*bytes)));
+    let late = known.late.iter().map(|late| format!(", and afterwards: {late}"));
+    let more: String = reason.chain(largest).chain(late).collect();
+    format!("{} {}{more} on {}; that proves nothing today", known.name, known.verdict, time::date(known.when))
+}
