@@ -254,6 +254,12 @@ pub struct ProbeArgs {
     /// Print the udev rule by which the kernel itself trims from now on, with the measured limit, and nothing else
     #[arg(long, requires = "test")]
     pub udev: bool,
+    /// Also leave one pattern in free space, to be looked at after the device was without power
+    #[arg(long, requires = "test", conflicts_with = "udev")]
+    pub power_cycle: bool,
+    /// Finish a test that --power-cycle began, after the device was unplugged and plugged in again
+    #[arg(long, requires = "test", conflicts_with_all = ["power_cycle", "udev", "via"])]
+    pub resume: bool,
     /// Do not ask before writing
     #[arg(long, requires = "test")]
     pub yes: bool,

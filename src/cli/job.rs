@@ -130,6 +130,10 @@ pub struct TestJob {
     pub settle: u64,
     /// Only the udev rule.
     pub udev: bool,
+    /// Leave something to be looked at after a loss of power.
+    pub power_cycle: bool,
+    /// Look at it.
+    pub resume: bool,
     /// Do not ask.
     pub yes: bool,
 }
@@ -240,8 +244,9 @@ impl Job {
                 if args.udev && output.json {
                     return Err(UsageError::RuleOrJson);
                 }
-                let ProbeArgs { device, anonymous, test, via, scratch, budget, settle, udev, yes } = args;
-                let test = test.then_some(TestJob { via, scratch, budget, settle, udev, yes });
+                let ProbeArgs { device, anonymous, test, via, scratch, budget, settle, udev, power_cycle, resume, yes } =
+                    args;
+                let test = test.then_some(TestJob { via, scratch, budget, settle, udev, power_cycle, resume, yes });
                 Self::Probe { device, anonymous, test }
             }
             Command::Demo(args) => Self::Demo { keep: args.keep, fs: args.fs },

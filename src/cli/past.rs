@@ -1,6 +1,6 @@
 //! What earlier tests found of a device: shown, and heeded where it asks for more care.
 
-use crate::memory::{Bridge, MemoryError, Past, PastRoute, Record, Store, Unit, time};
+use crate::memory::{Bridge, MemoryError, Past, PastRoute, Pending, Record, Store, Unit, time};
 use crate::report::human;
 use crate::target::Target;
 use crate::target::facts::{Attachment, DiskFacts, UsbFacts};
@@ -37,11 +37,16 @@ fn not_read(error: &MemoryError) -> String {
     format!("what earlier tests found could not be read: {error}")
 }
 
-/// Keeps the results of a test for later runs.
-pub fn keep(disk: &DiskFacts, results: impl Iterator<Item = PastRoute>) -> Result<(), MemoryError> {
+/// Keeps the results of a test for later runs, and what of it waits; an earlier one that waits is given up.
+pub fn keep(
+    disk: &DiskFacts,
+    results: impl Iterator<Item = PastRoute>,
+    pending: Option<Pending>,
+) -> Result<(), MemoryError> {
     let (store, unit) = (Store::open(), unit(disk));
     let mut record = store.record(&unit)?.unwrap_or_else(|| Record::new(unit));
     results.for_each(|result| record.learn(result));
+    record.pending = pending;
     store.keep(&record)
 }
 

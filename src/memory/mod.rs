@@ -67,6 +67,25 @@ impl Unit {
         }
     }
 
+    /// In what it is not the `other` one, in words.
+    pub fn differs_from(&self, other: &Self) -> String {
+        let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+        let names = |unit: &Self| {
+            [
+                ("the bridge's serial number", text(&unit.bridge_serial)),
+                ("driver", text(&unit.driver)),
+                ("vendor", text(&unit.vendor)),
+                ("model", text(&unit.model)),
+                ("firmware", text(&unit.revision)),
+                ("serial number", text(&unit.serial)),
+                ("size", format!("{} bytes", unit.size)),
+            ]
+        };
+        let pairs = names(self).into_iter().zip(names(other)).filter(|((_, here), (_, there))| here != there);
+        let words = pairs.map(|((what, here), (_, there))| format!("{what} is {here}, and was {there}"));
+        words.collect::<Vec<_>>().join("; ")
+    }
+
     fn file_name(&self) -> Result<String, serde_json::Error> {
         let digest = Sha256::digest(serde_json::to_vec(self)?);
         let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -109,7 +128,7 @@ impl PastRoute {
     }
 }
 
-/// A test that waits for the device to have been without power.
+/// A test that waits for the device to have been without power: a pattern lies in free space, a part of it discarded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
@@ -121,14 +140,6 @@ pub struct Pending {
     pub sequence: Option<u64>,
     /// A digest of what was free: who has used the volume since may have written anywhere in it.
     pub free: String,
-    /// What was left on the disk.
-    pub places: Vec<PendingPlace>,
-}
-
-/// A pattern of which a part was discarded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PendingPlace {
     /// By which route, as in `--via`.
     pub route: String,
     /// The pattern's first byte.
@@ -143,8 +154,8 @@ pub struct PendingPlace {
     pub block: u64,
     /// What makes the pattern.
     pub nonce: u64,
-    /// What the discarded part showed then: the verdict's word.
-    pub verdict: String,
+    /// Whether the discarded part was seen changed then.
+    pub worked: bool,
 }
 
 /// All that is kept of one unit.
@@ -250,6 +261,14 @@ impl Store {
             }
         }
         Ok((past, strange))
+    }
+
+    /// Units with this bridge, whatever else is different, for which a test waits.
+    pub fn waiting_like(&self, unit: &Unit) -> Result<Vec<Unit>, MemoryError> {
+        let records = files::list(&self.folder, &unit.kind())?
+            .into_iter()
+            .filter_map(|name| self.parse(&name, &files::read(&self.folder, &name).ok()??).ok());
+        Ok(records.filter(|record| record.pending.is_some()).map(|record| record.unit).collect())
     }
 
     /// Keeps a record in the place of an older one of the same unit.

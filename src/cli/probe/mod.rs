@@ -1,6 +1,8 @@
 //! `coldtrim probe`: what the bridge, the drive and the kernel claim about discarding, where they contradict each
 //! other, and what follows.
 
+mod power;
+mod results;
 mod test;
 mod udev;
 
@@ -51,7 +53,7 @@ struct Answer {
     remembered: Vec<Remembered>,
     /// What the routes really did, when that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    test: Option<test::Results>,
+    test: Option<results::Results>,
     exit_code: u8,
 }
 
@@ -108,12 +110,9 @@ pub fn run(spec: &str, anonymous: bool, test: Option<&TestJob>, output: &Output)
     }
     let mut ending = Ending::Done;
     if let Some(job) = test {
-        let results = test::run(spec, job, output)?;
+        let results = if job.resume { power::resume(spec, job, output)? } else { test::run(spec, job, output)? };
         ending = results.ending();
         answer.exit_code = ending.code();
-        if let Err(error) = past::keep(&answer.disk, results.to_remember()) {
-            say!("coldtrim: the results are not kept for later: {error}");
-        }
         answer.test = Some(results);
     }
     if anonymous {
