@@ -16,7 +16,7 @@ mod table;
 #[path = "root_zoo/usbip.rs"]
 mod usbip;
 
-use bridge::Unit;
+use bridge::{Return, Unit};
 use drive::Drive;
 use lab::{Lab, Running, Status};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -24,7 +24,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use table::{ROWS, Row};
+use table::{LEAVERS, Leaver, ROWS, Row};
 
 const COLDTRIM: &str = env!("CARGO_BIN_EXE_coldtrim");
 
@@ -39,42 +39,96 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
 }
 
+/// A bridge on the guest's bus.
+struct Attached {
+    name: &'static str,
+    unit: Arc<Mutex<Unit>>,
+    port: u32,
+    /// It has left for good.
+    gone: bool,
+}
+
 /// All bridges at once. Tells their nodes in files, and what they have seen whenever a file asks for it.
 fn serve(image: &str, folder: &Path, names: &[String]) {
     let image = Arc::new(std::fs::read(image).expect("the image"));
-    let units: Vec<(&str, Arc<Mutex<Unit>>)> = ROWS
-        .iter()
-        .filter(|row| names.iter().any(|name| name == row.name))
-        .map(|row| {
-            let unit = Arc::new(Mutex::new(Unit::new(row.bridge, Drive::new(Arc::clone(&image)))));
-            usbip::attach(Arc::clone(&unit), row.name);
-            (row.name, unit)
+    let rows = ROWS.iter().map(|row| (row.name, row.bridge));
+    let all = rows.chain(LEAVERS.iter().map(|leaver| (leaver.name, leaver.bridge)));
+    let mut units: Vec<Attached> = all
+        .filter(|(name, _)| names.iter().any(|wanted| wanted == name))
+        .map(|(name, bridge)| {
+            let unit = Arc::new(Mutex::new(Unit::new(bridge, Drive::new(Arc::clone(&image)))));
+            Attached { name, port: usbip::attach(Arc::clone(&unit), name), unit, gone: false }
         })
         .collect();
-    for (name, _) in &units {
-        let node = usbip::wait_for_node(name);
-        std::fs::write(folder.join(format!("{name}.node")), node.display().to_string()).expect("a note");
-    }
+    units.iter().for_each(|unit| unit.note_node(folder));
     std::fs::write(folder.join("ready"), "").expect("a note");
     loop {
-        for (name, unit) in &units {
-            let ask = folder.join(format!("{name}.ask"));
-            if ask.exists() {
-                let unit = unit.lock().expect("no panic");
-                let mut text = String::new();
-                for (first, count) in unit.drive.differences() {
-                    let _ = writeln!(text, "changed {first} {count}");
-                }
-                for line in &unit.log {
-                    let _ = writeln!(text, "log {line}");
-                }
-                std::fs::write(folder.join(format!("{name}.part")), text).expect("a note");
-                std::fs::rename(folder.join(format!("{name}.part")), folder.join(format!("{name}.state")))
-                    .expect("a note");
-                std::fs::remove_file(ask).expect("a note");
-            }
+        for unit in &mut units {
+            unit.answer(folder);
+            unit.come_back(folder);
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl Attached {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Unit> {
+        self.unit.lock().expect("no panic")
+    }
+
+    fn note_node(&self, folder: &Path) {
+        let node = usbip::wait_for_node(self.name);
+        std::fs::write(folder.join(format!("{}.node", self.name)), node.display().to_string()).expect("a note");
+    }
+
+    /// Does what a file asks for: tells what was seen, or plugs the bridge in again.
+    fn answer(&mut self, folder: &Path) {
+        let file = |kind: &str| folder.join(format!("{}.{kind}", self.name));
+        if file("ask").exists() {
+            let unit = self.lock();
+            let mut text = String::new();
+            for (first, count) in unit.drive.differences() {
+                let _ = writeln!(text, "changed {first} {count}");
+            }
+            for line in &unit.log {
+                let _ = writeln!(text, "log {line}");
+            }
+            std::fs::write(file("part"), text).expect("a note");
+            std::fs::rename(file("part"), file("state")).expect("a note");
+            std::fs::remove_file(file("ask")).expect("a note");
+        }
+        let plug = file("plug");
+        if let Ok(sectors) = std::fs::read_to_string(&plug) {
+            usbip::detach(self.port);
+            let mut unit = self.lock();
+            unit.lost_power();
+            unit.drive.sectors = sectors.trim().parse().expect("a number of sectors");
+            drop(unit);
+            self.attach_again(folder);
+            std::fs::remove_file(plug).expect("a note");
+        }
+    }
+
+    /// Comes back after it has left by itself, where it does that.
+    fn come_back(&mut self, folder: &Path) {
+        let Some(how) = self.lock().left.filter(|_| !self.gone) else { return };
+        usbip::wait_until_gone(self.name);
+        if how == Return::Never {
+            self.gone = true;
+            return;
+        }
+        let mut unit = self.lock();
+        unit.drive.sectors -= if how == Return::Smaller { 2048 } else { 0 };
+        unit.left = None;
+        drop(unit);
+        self.attach_again(folder);
+    }
+
+    fn attach_again(&mut self, folder: &Path) {
+        usbip::wait_until_gone(self.name);
+        self.port = usbip::attach(Arc::clone(&self.unit), self.name);
+        self.note_node(folder);
+        self.lock().log.push("is there again".to_owned());
     }
 }
 
@@ -82,7 +136,7 @@ fn serve(image: &str, folder: &Path, names: &[String]) {
 const AT_ONCE: usize = 4;
 
 /// One of every kind of behaviour, which every run tries.
-const ALWAYS: &[&str] = &["good-unmap", "ignores", "rejects", "sat-shifted", "resets", "4096-over-512"];
+const ALWAYS: &[&str] = &["good-unmap", "forgets", "ignores", "rejects", "sat-shifted", "resets", "4096-over-512"];
 
 /// All bridges in a full run; those that COLDTRIM_ZOO names; else one of every kind and two others, one of them harmful.
 fn rows() -> Vec<&'static Row> {
@@ -103,7 +157,8 @@ fn rows() -> Vec<&'static Row> {
 
 fn zoo() -> Result<(), String> {
     let rows = rows();
-    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    let leavers = leavers();
+    let names: Vec<&str> = rows.iter().map(|row| row.name).chain(leavers.iter().map(|leaver| leaver.name)).collect();
     let lab = Lab::boot(&[])?;
     let image = images::ext4_of(&lab.share, "zoo.raw", 64);
     let free = common::map_ranges(&image);
@@ -118,19 +173,38 @@ fn zoo() -> Result<(), String> {
         let runs: Vec<Running<'_>> = group.iter().map(|row| lab.start(&commands(&lab, row))).collect();
         for (row, run) in group.iter().zip(runs) {
             let output = run.wait();
-            let judged = state(&lab, row, &server).and_then(|state| {
+            let judged = state(&lab, row.name, &server).and_then(|state| {
                 probe_is_valid(&lab, row)?;
                 let tested = tested(&lab, row)?;
                 remembered(&lab, row)?;
+                after_power(&lab, row, bytes.len())?;
                 judge(row, &output, &state, &free, &bytes).map(|line| line.replacen('|', &format!("| {tested} |"), 1))
             });
             results.push(judged);
         }
     }
-    println!("{} bridges in {:.0?}", rows.len(), since.elapsed());
+    let runs: Vec<Running<'_>> = leavers
+        .iter()
+        .map(|leaver| lab.start(&format!("exec {COLDTRIM} {} {}", leaver.command, node(&lab, leaver.name))))
+        .collect();
+    let left: Vec<Result<String, String>> = leavers
+        .iter()
+        .zip(runs)
+        .map(|(leaver, run)| {
+            let output = run.wait();
+            let state = state(&lab, leaver.name, &server)?;
+            used_is_kept(leaver.name, &state, &free)?;
+            ended_cleanly(leaver, &output, &state)
+        })
+        .collect();
+    println!("{} bridges in {:.0?}", rows.len() + leavers.len(), since.elapsed());
     println!("| `probe --test` | bridge | verdict of `trim` | evidence | exit |\n| --- | --- | --- | --- | --- |");
     let mut wrong = String::new();
-    for result in results {
+    for result in results
+        .into_iter()
+        .chain([Ok("\n| bridge | what was told | exit |\n| --- | --- | --- |".to_owned())])
+        .chain(left)
+    {
         match result {
             Ok(line) => println!("{line}"),
             Err(why) => wrong += &why,
@@ -141,12 +215,21 @@ fn zoo() -> Result<(), String> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-fn node(lab: &Lab, row: &Row) -> String {
-    std::fs::read_to_string(lab.share.join(format!("{}.node", row.name))).expect("a note from the server")
+/// Those that go away: all in a full run, else one that does not come back as it was, and the late one.
+fn leavers() -> Vec<&'static Leaver> {
+    let only = std::env::var("COLDTRIM_ZOO").unwrap_or_default();
+    let named = |name: &str| only.split_whitespace().any(|wanted| wanted == name);
+    let sample = |name: &str| ["renamed", "shrinks", "late"].contains(&name);
+    let is_chosen = |name: &str| if only.is_empty() { common::full() || sample(name) } else { named(name) };
+    LEAVERS.iter().filter(|leaver| is_chosen(leaver.name)).collect()
+}
+
+fn node(lab: &Lab, name: &str) -> String {
+    std::fs::read_to_string(lab.share.join(format!("{name}.node"))).expect("a note from the server")
 }
 
 fn commands(lab: &Lab, row: &Row) -> String {
-    let (node, name) = (node(lab, row), row.name);
+    let (node, name) = (node(lab, row.name), row.name);
     format!(
         "{COLDTRIM} probe --json --anonymous {node} >/lab/{name}.probe 2>&1; \
          {COLDTRIM} probe --test --yes --json --settle 0 --budget 24M {} {node} >/lab/{name}.test 2>/lab/{name}.errors; \
@@ -171,9 +254,9 @@ fn wait_for(path: &Path, server: &Running<'_>) -> Result<(), String> {
     Err(format!("{} did not come; {}", path.display(), server.so_far().expect("it runs")))
 }
 
-fn state(lab: &Lab, row: &Row, server: &Running<'_>) -> Result<String, String> {
-    std::fs::write(lab.share.join(format!("{}.ask", row.name)), "").map_err(|e| e.to_string())?;
-    let file = lab.share.join(format!("{}.state", row.name));
+fn state(lab: &Lab, name: &str, server: &Running<'_>) -> Result<String, String> {
+    std::fs::write(lab.share.join(format!("{name}.ask")), "").map_err(|e| e.to_string())?;
+    let file = lab.share.join(format!("{name}.state"));
     wait_for(&file, server)?;
     std::fs::read_to_string(file).map_err(|e| e.to_string())
 }
@@ -244,17 +327,7 @@ fn remembered(lab: &Lab, row: &Row) -> Result<(), String> {
 /// The row of the published table, or what is not as expected.
 fn judge(row: &Row, output: &lab::Output, state: &str, free: &[(u64, u64)], image: &[u8]) -> Result<String, String> {
     let wrong = |what: &str| Err(format!("{}: {what}\n{output}\n{}\n", row.name, tail(state)));
-    let changed: Vec<(u64, u64)> = state
-        .lines()
-        .filter_map(|line| line.strip_prefix("changed "))
-        .filter_map(|line| line.split_once(' '))
-        .map(|(first, count)| (number(first) * drive::SECTOR, number(count) * drive::SECTOR))
-        .collect();
-    let is_free =
-        |(start, length): &(u64, u64)| free.iter().any(|(from, len)| from <= start && start + length <= from + len);
-    if let Some((start, length)) = changed.iter().find(|range| !is_free(range)) {
-        return wrong(&format!("{length} bytes at byte {start} are in use, and changed"));
-    }
+    let changed = used_is_kept(row.name, state, free)?;
     if output.status != Status::Exited(row.exit) {
         return wrong(&format!("expected exit code {}", row.exit));
     }
@@ -278,6 +351,98 @@ fn judge(row: &Row, output: &lab::Output, state: &str, free: &[(u64, u64)], imag
         return wrong(&format!("byte {at} is free and was not discarded"));
     }
     Ok(format!("| {} | {} ({}) | {} | {} |", row.about, text("verdict"), text("route"), text("evidence"), row.exit))
+}
+
+/// What changed on the drive, all of which must be free.
+fn used_is_kept(name: &str, state: &str, free: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, String> {
+    let changed: Vec<(u64, u64)> = state
+        .lines()
+        .filter_map(|line| line.strip_prefix("changed "))
+        .filter_map(|line| line.split_once(' '))
+        .map(|(first, count)| (number(first) * drive::SECTOR, number(count) * drive::SECTOR))
+        .collect();
+    let is_free =
+        |(start, length): &(u64, u64)| free.iter().any(|(from, len)| from <= start && start + length <= from + len);
+    match changed.iter().find(|range| !is_free(range)) {
+        Some((start, length)) => {
+            Err(format!("{name}: {length} bytes at byte {start} are in use, and changed\n{}\n", tail(state)))
+        }
+        None => Ok(changed),
+    }
+}
+
+/// A run on a bridge that goes away ends by itself, says why, and sends nothing to the device that comes afterwards.
+fn ended_cleanly(leaver: &Leaver, output: &lab::Output, state: &str) -> Result<String, String> {
+    let wrong = |what: &str| Err(format!("{}: {what}\n{output}\n{}\n", leaver.name, tail(state)));
+    if output.status != Status::Exited(leaver.exit) || !output.stdout.contains(leaver.words) {
+        return wrong(&format!("expected exit code {} and '{}'", leaver.exit, leaver.words));
+    }
+    let events: Vec<&str> = state.lines().filter_map(|line| line.strip_prefix("log ")).collect();
+    let is_event = |line: &&str| line.starts_with("left") || line.starts_with("told");
+    let Some(at) = events.iter().position(is_event) else {
+        return wrong("nothing happened to the bridge");
+    };
+    if let Some(late) = events[at..].iter().find(|line| line.starts_with("42")) {
+        return wrong(&format!("a discard was sent afterwards: {late}"));
+    }
+    if !events[..at].iter().any(|line| line.starts_with("42")) {
+        return wrong("no discard was sent before");
+    }
+    Ok(format!("| {} | {} | {} |", leaver.about, leaver.words, leaver.exit))
+}
+
+/// The second half of a test, after the power was off: refused before that and on a disk of another size.
+fn after_power(lab: &Lab, row: &Row, bytes: usize) -> Result<(), String> {
+    let Some(expected) = row.after_power else { return Ok(()) };
+    let sectors = u64::try_from(bytes).map_err(|e| e.to_string())? / drive::SECTOR;
+    let probe = |what: &str| {
+        lab.run(&format!("{COLDTRIM} probe --test {what} --yes --json --settle 0 {}", node(lab, row.name)))
+    };
+    let wrong = |what: &str, output: &lab::Output| Err(format!("{}: {what}\n{output}\n", row.name));
+    let first = probe("--power-cycle --budget 8M");
+    let waiting = |output: &lab::Output| {
+        let answer: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_default();
+        answer["test"]["waiting"].is_object()
+    };
+    if first.status != Status::Exited(0) || !waiting(&first) {
+        return wrong("--power-cycle left nothing", &first);
+    }
+    let refused = |output: &lab::Output, words: &str| {
+        output.status == Status::Exited(3) && format!("{}{}", output.stdout, output.stderr).contains(words)
+    };
+    let early = probe("--resume");
+    if !refused(&early, "has not been away") {
+        return wrong("--resume without a loss of power", &early);
+    }
+    plug(lab, row.name, sectors - 2048)?;
+    let other = probe("--resume");
+    if !refused(&other, "size is") {
+        return wrong("--resume on a disk of another size", &other);
+    }
+    plug(lab, row.name, sectors)?;
+    let second = probe("--resume");
+    let answer: serde_json::Value = serde_json::from_str(&second.stdout).unwrap_or_default();
+    let code = if expected == "unstable" { 3 } else { 0 };
+    if answer["test"]["routes"][0]["verdict"] != expected || second.status != Status::Exited(code) {
+        return wrong(&format!("expected '{expected}' after a loss of power"), &second);
+    }
+    let again = probe("--resume");
+    if refused(&again, "no test of this device waits") { Ok(()) } else { wrong("--resume a second time", &again) }
+}
+
+/// Plugs a bridge in again, with so many sectors behind it.
+fn plug(lab: &Lab, name: &str, sectors: u64) -> Result<(), String> {
+    let (file, part) = (lab.share.join(format!("{name}.plug")), lab.share.join(format!("{name}.plug-part")));
+    std::fs::write(&part, sectors.to_string())
+        .and_then(|()| std::fs::rename(&part, &file))
+        .map_err(|e| e.to_string())?;
+    for _ in 0..1200 {
+        if !file.exists() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(format!("{name} was not plugged in again"))
 }
 
 fn number(text: &str) -> u64 {

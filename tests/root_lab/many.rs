@@ -55,7 +55,8 @@ fn write_volume(path: &Path) {
     let mut entry = [0; 32];
     entry[..12].copy_from_slice(b"HALF    BIN\x20");
     let first = FIRST.to_le_bytes();
-    (entry[20..22].copy_from_slice(&first[2..]), entry[26..28].copy_from_slice(&first[..2]));
+    entry[20..22].copy_from_slice(&first[2..]);
+    entry[26..28].copy_from_slice(&first[..2]);
     entry[28..].copy_from_slice(&(u32::try_from(SECTOR).expect("small") * (extents() - 1)).to_le_bytes());
     disk.write_all_at(&entry, data * SECTOR + 32).expect("room for an entry");
     // FSInfo: the count that everything but a check of the volume goes by.

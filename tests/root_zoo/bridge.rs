@@ -64,6 +64,23 @@ pub struct Bridge {
     pub swaps_count: bool,
     /// Tells of a reset at the command after so many discards.
     pub resets_after: Option<u32>,
+    /// What it tells then: sense code and qualifier.
+    pub attention: (u8, u8),
+    /// Tells of it so many milliseconds after a discard instead.
+    pub late: Option<u64>,
+    /// Leaves the bus after so many discards; and whether it comes back.
+    pub leaves_after: Option<(u32, Return)>,
+    /// Discards are only remembered, until the power goes.
+    pub forgets: bool,
+}
+
+/// What a bridge does that has left the bus.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Return {
+    Never,
+    AsItWas,
+    /// With a mebibyte less.
+    Smaller,
 }
 
 pub const PLAIN: Bridge = Bridge {
@@ -89,6 +106,10 @@ pub const PLAIN: Bridge = Bridge {
     residue: false,
     swaps_count: false,
     resets_after: None,
+    attention: (0x29, 0),
+    late: None,
+    leaves_after: None,
+    forgets: false,
 };
 
 /// Knows UNMAP and says so.
@@ -104,6 +125,9 @@ pub struct Unit {
     waiting: Vec<(Instant, u64, u64)>,
     discards: u32,
     attention: bool,
+    restless: Option<Instant>,
+    /// How it has left the bus, until somebody looks.
+    pub left: Option<Return>,
     /// Every command that was not a read, with its outcome.
     pub log: Vec<String>,
 }
@@ -111,14 +135,27 @@ pub struct Unit {
 impl Unit {
     pub fn new(bridge: Bridge, drive: Drive) -> Self {
         let drive = if bridge.encrypts { drive.changed_by(encrypted) } else { drive };
-        Self { bridge, drive, waiting: Vec::new(), discards: 0, attention: false, log: Vec::new() }
+        Self {
+            bridge,
+            drive,
+            waiting: Vec::new(),
+            discards: 0,
+            attention: false,
+            restless: None,
+            left: None,
+            log: Vec::new(),
+        }
     }
 
     /// Carries out a command.
     pub fn execute(&mut self, cdb: &[u8; 16], out: &[u8]) -> Answer {
         self.settle();
-        if std::mem::take(&mut self.attention) && !matches!(cdb[0], 0x12 | 0x03) {
-            return Answer::fails(6, 0x29);
+        let due = self.restless.is_some_and(|at| at <= Instant::now());
+        if (due || self.attention) && !matches!(cdb[0], 0x12 | 0x03) {
+            (self.attention, self.restless) = (false, None);
+            let (code, qualifier) = self.bridge.attention;
+            self.log.push("told of an attention".to_owned());
+            return Answer { sense: Some((6, code, qualifier)), ..Answer::good(Vec::new()) };
         }
         let answer = match cdb[0] {
             0x00 | 0x1B | 0x1E | 0x35 | 0x91 => Answer::good(Vec::new()),
@@ -154,6 +191,16 @@ impl Unit {
             }
             *due > now
         });
+    }
+
+    /// The power was off: what waited is done, or what was only remembered is gone.
+    pub fn lost_power(&mut self) {
+        for (_, first, count) in std::mem::take(&mut self.waiting) {
+            self.drive.discard(first, count);
+        }
+        if self.bridge.forgets {
+            self.drive.bring_back();
+        }
     }
 
     fn block_bytes(&self) -> u32 {
@@ -224,6 +271,15 @@ impl Unit {
     fn write(&mut self, block: u64, out: &[u8]) -> Answer {
         let first = block * self.bridge.block;
         let bytes = self.crypt(first, out.to_vec());
+        let end = first + u64::try_from(bytes.len()).expect("a 64-bit machine") / SECTOR;
+        // What is written anew is not discarded any more.
+        self.waiting = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .flat_map(|(due, from, count)| {
+                let (before, behind) = ((from, first.min(from + count)), (end.max(from), from + count));
+                [before, behind].into_iter().filter(|(a, b)| a < b).map(move |(a, b)| (due, a, b - a))
+            })
+            .collect();
         self.drive.write(first, &bytes);
         Answer::good(Vec::new())
     }
@@ -265,6 +321,11 @@ impl Unit {
         }
         self.discards += 1;
         self.attention = self.bridge.resets_after.is_some_and(|after| self.discards.is_multiple_of(after));
+        self.restless = self.bridge.late.map(|millis| Instant::now() + Duration::from_millis(millis));
+        if let Some((after, how)) = self.bridge.leaves_after.filter(|(after, _)| self.discards == *after) {
+            self.log.push(format!("left the bus after {after} discards"));
+            self.left = Some(how);
+        }
         Answer { residue: if self.bridge.residue { 8 } else { 0 }, ..Answer::good(Vec::new()) }
     }
 

@@ -3,7 +3,7 @@
 use super::power::{leave, waiting};
 use super::results::{Results, RouteResult};
 use crate::cli::confirm;
-use crate::cli::device::partition_starts;
+use crate::cli::device::{Device, partition_starts};
 use crate::cli::job::{Output, TestJob, TrimJob};
 use crate::cli::routes::{NotPrepared, PlannedPart, Prepared, plan, prepare};
 use crate::cli::survey::{Survey, complain};
@@ -12,8 +12,8 @@ use crate::cli::{interrupt, past};
 use crate::plan::units::ByteRange;
 use crate::plan::{Plan, Refusal};
 use crate::report::{State, VolumeReport, human};
-use crate::target::{Intent, Target};
-use crate::transport::{Applies, Direct, Route, TRANSPORTS, Transport, TransportError};
+use crate::target::{Intent, Target, Troubles};
+use crate::transport::{Applies, BlockRead, Direct, NodeKind, Route, TRANSPORTS, Transport, TransportError, scsi};
 use crate::verify::Verdict;
 use crate::verify::canary::{self, Paths};
 use crate::verify::examine::{Examination, cross_read, examine};
@@ -137,7 +137,7 @@ fn is_wanted(route: &Route, survey: &Survey, job: &TestJob) -> bool {
     if !job.via.is_empty() {
         return job.via.iter().any(|name| name == route.name);
     }
-    let Ok(device) = crate::cli::device::Device::of(&survey.targets[0]) else { return false };
+    let Ok(device) = Device::of(&survey.targets[0]) else { return false };
     matches!((route.applies)(&device.facts), Applies::Auto(_))
         && device.only_route.is_none_or(|only| only == route.name)
 }
@@ -259,24 +259,40 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Looks at the device once a second: is it there, the same, and readable?
+/// Looks at the device once a second: is it there, the same, readable, and was it never reset?
 pub(super) fn watch(target: &Target, seconds: u64, stop: &AtomicBool) -> Option<String> {
     let until = Instant::now() + Duration::from_secs(seconds);
+    let before = target.troubles();
     loop {
-        let seen = target.must_be_unchanged().and_then(|()| target.disk_reader()).map(|file| {
-            let mut byte = [0; 1];
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, 0)
-        });
-        match seen {
-            Err(error) => return Some(error.to_string()),
-            Ok(Err(error)) => return Some(format!("the device cannot be read any more: {error}")),
-            Ok(Ok(())) => {}
+        if let Some(news) = look(target, before) {
+            return Some(news);
         }
         if Instant::now() >= until || stop.load(Ordering::Relaxed) {
             return None;
         }
         std::thread::sleep(Duration::from_secs(1).min(until.saturating_duration_since(Instant::now())));
     }
+}
+
+/// What is wrong with the device now, or since it had had so many troubles.
+fn look(target: &Target, before: Option<Troubles>) -> Option<String> {
+    let device = match target.must_be_unchanged().and_then(|()| Device::of(target)) {
+        Ok(device) => device,
+        Err(error) => return Some(error.to_string()),
+    };
+    let asked = match device.facts.kind {
+        NodeKind::Scsi => scsi::look(&device.file),
+        _ => Ok(()),
+    };
+    let read = || {
+        let first = ByteRange::with_len(0, device.facts.logical_block.bytes());
+        let mut reader = Direct::open(&device.file, &device.facts)?;
+        first.map_or(Ok(()), |first| reader.read(first).map(|_| ()))
+    };
+    if let Err(error) = asked.and_then(|()| read()) {
+        return Some(format!("the device is not what it was: {}", error.with_causes()));
+    }
+    target.troubles().zip(before).and_then(|(now, before)| now.since(before))
 }
 
 /// Calls `work` with the part of the plan that has the most room, since large commands need it, and with the ways to the

@@ -108,7 +108,10 @@ fn run_device(
     let total = device.parts.iter().map(|part| part.plan.facts().bytes).sum();
     let progress = Progress::start(output.progress, device.route.name, total);
     let look = Look::new();
-    let mut watcher = RunWatcher { target, progress, log, guard: guard.as_mut(), harm: None, look };
+    // Only bridges reset themselves; elsewhere other programs may send commands that fail.
+    let troubles = target.troubles().filter(|_| device.device.facts.is_usb());
+    let mut watcher =
+        RunWatcher { target, progress, log, guard: guard.as_mut(), harm: None, look, troubles, told: None };
     let mut outcomes: Vec<Outcome> = Vec::new();
     for part in &device.parts {
         if outcomes.last().is_some_and(|last| !matches!(last.stop, Stop::Finished)) {
@@ -116,8 +119,10 @@ fn run_device(
         }
         outcomes.push(execute(&part.plan, device.transport.as_mut(), &mut watcher, stop, job.max_rate));
     }
-    watcher.progress.finish();
     let harm = watcher.harm.take();
+    let is_finished = outcomes.iter().all(|outcome| matches!(outcome.stop, Stop::Finished));
+    let news = watcher.news().filter(|_| is_finished).map(|news| format!("{name}: {news}"));
+    watcher.progress.finish();
     let flushed = flush_error(device.transport.flush()).map(|error| describe(&name, &error));
     // Raw commands pass below the page cache, which may still hold what is gone now.
     let dropped = target.drop_caches().err().map(|error| format!("{name}: {error}"));
@@ -128,7 +133,8 @@ fn run_device(
              with a backup; do not use this route on this device again"
         )
     });
-    survey.report.errors.extend(flushed.into_iter().chain(dropped).chain(harm.clone()));
+    let is_restless = news.is_some();
+    survey.report.errors.extend(news.into_iter().chain(flushed).chain(dropped).chain(harm.clone()));
     note_verdict(&mut survey.report, device, &trial.verdict, &trial.evidence);
     let mut endings: Vec<Ending> =
         outcomes.iter().map(|outcome| ending_of_stop(&outcome.stop, outcome.bytes)).collect();
@@ -138,6 +144,8 @@ fn run_device(
     }
     if harm.is_some() {
         endings = vec![Ending::Refused; device.parts.len()];
+    } else if is_restless {
+        endings = vec![Ending::Partly; device.parts.len()];
     }
     for (part, outcome) in device.parts.iter().zip(&outcomes) {
         note_outcome(&mut survey.report, part, &name, device.target, outcome);

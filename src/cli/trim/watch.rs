@@ -7,8 +7,8 @@ use crate::cli::trial::{Failed, all_planned, nonce};
 use crate::plan::Batch;
 use crate::report::progress::Progress;
 use crate::run::Watcher;
-use crate::target::{Target, TargetError};
-use crate::transport::{Direct, NodeKind, TransportError};
+use crate::target::{Target, TargetError, Troubles};
+use crate::transport::{Direct, NodeKind, TransportError, scsi};
 use crate::verify::neighbours::Neighbours;
 use anyhow::Result;
 use std::fs::File;
@@ -90,6 +90,32 @@ pub(super) struct RunWatcher<'a> {
     /// What was found changed that should not have.
     pub(super) harm: Option<String>,
     pub(super) look: Look,
+    /// What had gone wrong on the device when the run began, or with the last command that was not taken.
+    pub(super) troubles: Option<Troubles>,
+    /// What the device itself told after the last command.
+    pub(super) told: Option<String>,
+}
+
+impl RunWatcher<'_> {
+    /// Asks a bridge how it is, before the kernel reads anything and takes the news of a reset for itself.
+    fn ask(&mut self) {
+        let answer = self.troubles.and_then(|_| self.target.claimed().ok()).map(|file| scsi::look(&file));
+        if let Some(Err(error)) = answer {
+            self.told =
+                Some(format!("after a command that succeeded: {}; next: {}", error.with_causes(), error.advice()));
+        }
+    }
+
+    /// What became of the device that no command of this run was told of.
+    pub(super) fn news(&self) -> Option<String> {
+        let changed = self.target.must_be_unchanged().err().map(|error| error.to_string());
+        changed.or_else(|| self.told.clone()).or_else(|| self.unheard())
+    }
+
+    fn unheard(&self) -> Option<String> {
+        let (before, now) = (self.troubles?, self.target.troubles()?);
+        now.since(before).map(|what| format!("{what}; unplug it, plug it in again, and look at `dmesg`"))
+    }
 }
 
 /// When to look again who uses the target. A look goes through all processes, so it may take a twentieth of the time.
@@ -117,19 +143,22 @@ impl Look {
 
 impl Watcher for RunWatcher<'_> {
     fn taken(&mut self, batch: &Batch<'_>, took: Duration) {
+        self.ask();
         self.harm = self.harm.take().or_else(|| self.guard.as_mut().and_then(|guard| guard.harm_by(batch)));
         self.progress.advance(batch.bytes());
         self.log.line(batch, &format!("taken in {} ms", took.as_millis()));
     }
 
     fn not_taken(&mut self, batch: &Batch<'_>, error: &TransportError) {
+        self.troubles = self.troubles.and_then(|_| self.target.troubles());
         self.log.line(batch, &format!("not taken: {error}"));
     }
 
     fn objection(&mut self) -> Option<String> {
         self.harm.clone().or_else(|| {
             let undisturbed = self.target.must_be_undisturbed().and_then(|()| self.look.again(self.target));
-            undisturbed.err().map(|error| error.to_string())
+            let disturbed = undisturbed.err().map(|error| error.to_string());
+            disturbed.or_else(|| self.told.clone()).or_else(|| self.unheard())
         })
     }
 }
