@@ -236,6 +236,12 @@ pub struct ProbeArgs {
     /// Leave out serial numbers and other marks of this one unit, so that the report can be shared
     #[arg(long)]
     pub anonymous: bool,
+    /// Also ask for the NVMe drive behind a USB bridge, by the bridge maker's own commands (JMicron, ASMedia, Realtek)
+    ///
+    /// Only identity, and only on bridges that can be nothing else: such commands mean other things elsewhere. The disk is
+    /// claimed while they run.
+    #[arg(long)]
+    pub vendor_id: bool,
     /// Find out what is true: write patterns into free space, discard them by every route, and read what happened
     #[arg(long)]
     pub test: bool,

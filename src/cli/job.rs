@@ -153,6 +153,8 @@ pub enum Job {
         device: String,
         /// Without the marks of one unit.
         anonymous: bool,
+        /// By the bridge maker's own commands, too.
+        vendor_id: bool,
         /// Not only claims: what is true.
         test: Option<TestJob>,
     },
@@ -244,10 +246,22 @@ impl Job {
                 if args.udev && output.json {
                     return Err(UsageError::RuleOrJson);
                 }
-                let ProbeArgs { device, anonymous, test, via, scratch, budget, settle, udev, power_cycle, resume, yes } =
-                    args;
+                let ProbeArgs {
+                    device,
+                    anonymous,
+                    vendor_id,
+                    test,
+                    via,
+                    scratch,
+                    budget,
+                    settle,
+                    udev,
+                    power_cycle,
+                    resume,
+                    yes,
+                } = args;
                 let test = test.then_some(TestJob { via, scratch, budget, settle, udev, power_cycle, resume, yes });
-                Self::Probe { device, anonymous, test }
+                Self::Probe { device, anonymous, vendor_id, test }
             }
             Command::Demo(args) => Self::Demo { keep: args.keep, fs: args.fs },
             Command::Completions { shell } => Self::Completions(shell),

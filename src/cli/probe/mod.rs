@@ -5,6 +5,7 @@ mod power;
 mod results;
 mod test;
 mod udev;
+mod vendor;
 
 pub use test::Refused;
 
@@ -51,6 +52,9 @@ struct Answer {
     routes: Vec<RouteAnswer>,
     /// What earlier tests found.
     remembered: Vec<Remembered>,
+    /// What the drive behind the bridge says by the bridge maker's own commands, when that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<vendor::VendorAnswer>,
     /// What the routes really did, when that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     test: Option<results::Results>,
@@ -100,7 +104,7 @@ struct RouteLimits {
 }
 
 /// Runs the verb.
-pub fn run(spec: &str, anonymous: bool, test: Option<&TestJob>, output: &Output) -> Result<Ending> {
+pub fn run(spec: &str, anonymous: bool, vendor_id: bool, test: Option<&TestJob>, output: &Output) -> Result<Ending> {
     let target = Opener::default().open(spec, Intent::Read, &identify)?;
     let disk = askable(&target, spec)?;
     let mut answer = ask(&target, disk)?;
@@ -109,6 +113,12 @@ pub fn run(spec: &str, anonymous: bool, test: Option<&TestJob>, output: &Output)
         say!("coldtrim: {note}");
     }
     let mut ending = Ending::Done;
+    if vendor_id {
+        let (told, end) = vendor::ask(spec)?;
+        answer.vendor = Some(told);
+        ending = end;
+        answer.exit_code = ending.code();
+    }
     if let Some(job) = test {
         let results = if job.resume { power::resume(spec, job, output)? } else { test::run(spec, job, output)? };
         ending = results.ending();
@@ -184,6 +194,7 @@ fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
         remembered: remembered(&known),
         known: past::words(&known),
         unread,
+        vendor: None,
         test: None,
         exit_code: Ending::Done.code(),
     })
@@ -265,6 +276,9 @@ impl Answer {
         if let Some(scsi) = &mut self.scsi {
             scsi.make_anonymous();
         }
+        if let Some(vendor) = &mut self.vendor {
+            vendor.make_anonymous();
+        }
         self.reasons.truncate(self.of_device);
     }
 }
@@ -280,6 +294,9 @@ fn print(out: &mut dyn Write, answer: &Answer, output: &Output) -> std::io::Resu
     }
     if let Some(scsi) = &answer.scsi {
         print_claims(out, scsi)?;
+    }
+    if let Some(vendor) = &answer.vendor {
+        vendor.print(out)?;
     }
     match &answer.kernel {
         Some(reason) => writeln!(out, "  the kernel sends no discard by itself: {reason}")?,
