@@ -52,11 +52,21 @@ pub fn keep(
 
 /// Every result, for people: what was found when, and how much that says.
 pub fn words(past: &Past) -> Vec<String> {
-    let this = past.this.iter().map(|known| format!("an earlier test of this unit found {}", of_route(known)));
-    let others = past.others.iter().map(|known| {
-        format!("an earlier test of another unit with this bridge and firmware found {}", of_route(known))
-    });
-    this.chain(others).collect()
+    of_this(past).chain(past.others.iter().map(of_another)).collect()
+}
+
+/// The same of other units only where it is a warning.
+pub fn warnings(past: &Past) -> Vec<String> {
+    let bad = past.others.iter().filter(|known| known.objection().is_some());
+    of_this(past).chain(bad.map(of_another)).collect()
+}
+
+fn of_this(past: &Past) -> impl Iterator<Item = String> + '_ {
+    past.this.iter().map(|known| format!("an earlier test of this unit found {}", of_route(known)))
+}
+
+fn of_another(known: &PastRoute) -> String {
+    format!("an earlier test of another unit with this bridge and firmware found {}", of_route(known))
 }
 
 fn of_route(known: &PastRoute) -> String {

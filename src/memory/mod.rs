@@ -115,7 +115,7 @@ pub struct PastRoute {
 
 impl PastRoute {
     /// Why the route must not be chosen without being named; none where nothing speaks against it.
-    fn objection(&self) -> Option<String> {
+    pub fn objection(&self) -> Option<String> {
         let words = match (self.verdict.as_str(), &self.late) {
             ("harmful" | "unstable", _) => match &self.reason {
                 Some(reason) => format!("{}: {reason}", self.verdict),

@@ -72,6 +72,12 @@ pub struct Bridge {
     pub leaves_after: Option<(u32, Return)>,
     /// Discards are only remembered, until the power goes.
     pub forgets: bool,
+    /// idVendor, idProduct and bcdDevice.
+    pub usb: (u16, u16, u16),
+    /// INQUIRY vendor, eight characters.
+    pub vendor: &'static str,
+    /// An NVMe drive behind JMicron's own commands.
+    pub tunnel: bool,
 }
 
 /// What a bridge does that has left the bus.
@@ -110,6 +116,9 @@ pub const PLAIN: Bridge = Bridge {
     late: None,
     leaves_after: None,
     forgets: false,
+    usb: (0x1209, 0x0001, 0x0120),
+    vendor: "Zoo     ",
+    tunnel: false,
 };
 
 /// Knows UNMAP and says so.
@@ -126,6 +135,8 @@ pub struct Unit {
     discards: u32,
     attention: bool,
     restless: Option<Instant>,
+    /// The command block that JMicron's commands wait with.
+    tunnelled: Option<Vec<u8>>,
     /// How it has left the bus, until somebody looks.
     pub left: Option<Return>,
     /// Every command that was not a read, with its outcome.
@@ -142,6 +153,7 @@ impl Unit {
             discards: 0,
             attention: false,
             restless: None,
+            tunnelled: None,
             left: None,
             log: Vec::new(),
         }
@@ -172,6 +184,7 @@ impl Unit {
                 self.discard_blocks(&[(be(&cdb[2..10]), be(&cdb[10..14]))])
             }
             0x85 if self.bridge.sat_16 => self.ata(&Registers::of_16(cdb), out),
+            0xA1 if self.bridge.tunnel => self.jmicron(cdb, out),
             0xA1 if self.bridge.sat_12 => self.ata(&Registers::of_12(cdb), out),
             _ => Answer::fails(5, 0x20),
         };
@@ -219,7 +232,7 @@ impl Unit {
         let length = usize::try_from(be(&cdb[3..5])).expect("16 bits");
         let mut data = if cdb[1] & 1 == 0 {
             let mut data = vec![0, 0, 6, 2, 31, 0, 0, 0];
-            data.extend(b"Zoo     Bridge          0001");
+            data.extend(self.bridge.vendor.bytes().chain(*b"Bridge          0001"));
             data
         } else {
             let Some((blocks, descriptors)) = self.bridge.limits else { return Answer::fails(5, 0x24) };
@@ -355,6 +368,41 @@ impl Unit {
             0xEA | 0xE5 => Answer::good(Vec::new()),
             _ => Answer::fails(0xB, 0),
         }
+    }
+
+    /// The three steps of JMicron's own commands; anything but Identify is an error.
+    fn jmicron(&mut self, cdb: &[u8; 16], out: &[u8]) -> Answer {
+        match (cdb[1], self.tunnelled.take()) {
+            (0x80, _) if out.len() == 512 && out.starts_with(b"NVME") && out[8] == 6 && out[72] == 0 => {
+                self.tunnelled = Some(out.to_vec());
+                Answer::good(Vec::new())
+            }
+            (0x82, Some(command)) => {
+                let page = if command[48] == 1 { self.controller() } else { self.namespace() };
+                self.tunnelled = Some(command);
+                Answer::good(page)
+            }
+            (0x8F, Some(_)) => {
+                let mut result = vec![0; 512];
+                result[..4].copy_from_slice(b"NVME");
+                Answer::good(result)
+            }
+            _ => Answer::fails(5, 0x24),
+        }
+    }
+
+    fn controller(&self) -> Vec<u8> {
+        let mut page = vec![0; 4096];
+        page[4..72].copy_from_slice(format!("{:20}{:40}{:8}", "ZOO-SERIAL", "ZOO NVME", "1.0").as_bytes());
+        page[520] = 4;
+        page
+    }
+
+    fn namespace(&self) -> Vec<u8> {
+        let mut page = vec![0; 4096];
+        page[..8].copy_from_slice(&self.drive.sectors.to_le_bytes());
+        (page[33], page[130]) = (1, 9);
+        page
     }
 
     fn identity(&self) -> Vec<u8> {

@@ -104,8 +104,8 @@ fn outwards(first: u64, count: u64) -> (u64, u64) {
     (start, end - start)
 }
 
-/// A bridge that goes away or changes in the middle of a run.
-pub struct Leaver {
+/// A bridge on which one command must end in one way: it goes away in the middle, or has commands of its own.
+pub struct Case {
     pub name: &'static str,
     /// For the published table.
     pub about: &'static str,
@@ -113,28 +113,30 @@ pub struct Leaver {
     /// What is run on it, the node is added.
     pub command: &'static str,
     pub exit: i32,
-    /// What must be told.
-    pub words: &'static str,
+    /// One of these must be told: who notices first that a device has left depends on the moment.
+    pub words: &'static [&'static str],
 }
 
-const fn leaver(name: &'static str, about: &'static str, bridge: Bridge, words: &'static str) -> Leaver {
-    Leaver { name, about, bridge, command: "trim --yes --json --no-witness", exit: 5, words }
+const fn leaver(name: &'static str, about: &'static str, bridge: Bridge, words: &'static [&'static str]) -> Case {
+    Case { name, about, bridge, command: "trim --yes --json --no-witness", exit: 5, words }
 }
 
-pub const LEAVERS: &[Leaver] = &[
-    leaver("goes", "leaves the bus after a success", leaves(Return::Never), "has removed it"),
-    leaver("renamed", "leaves and comes back under another name", leaves(Return::AsItWas), "has removed it"),
-    leaver("comes-smaller", "comes back under another name and smaller", leaves(Return::Smaller), "has removed it"),
+const GONE: &[&str] = &["has removed it", "No such device", "not there any more"];
+
+pub const LEAVERS: &[Case] = &[
+    leaver("goes", "leaves the bus after a success", leaves(Return::Never), GONE),
+    leaver("renamed", "leaves and comes back under another name", leaves(Return::AsItWas), GONE),
+    leaver("comes-smaller", "comes back under another name and smaller", leaves(Return::Smaller), GONE),
     leaver(
         "shrinks",
         "tells that its capacity has changed",
         Bridge { resets_after: Some(3), attention: (0x2A, 9), ..UNMAP },
-        "capacity has changed",
+        &["capacity has changed"],
     ),
-    Leaver {
+    Case {
         command: "probe --test --yes --json --settle 12 --budget 4M",
         exit: 3,
-        ..leaver("late", "resets itself long after the last success", Bridge { late: Some(8000), ..UNMAP }, "reset")
+        ..leaver("late", "resets itself long after the last success", Bridge { late: Some(8000), ..UNMAP }, &["reset"])
     },
 ];
 
@@ -142,3 +144,27 @@ pub const LEAVERS: &[Leaver] = &[
 const fn leaves(how: Return) -> Bridge {
     Bridge { leaves_after: Some((3, how)), ..UNMAP }
 }
+
+const JMS583: Bridge = Bridge { usb: (0x152d, 0x0583, 0x0214), vendor: "JMicron ", ..UNMAP };
+
+const fn tunnel(
+    name: &'static str,
+    about: &'static str,
+    bridge: Bridge,
+    exit: i32,
+    words: &'static [&'static str],
+) -> Case {
+    Case { name, about, bridge, command: "probe --vendor-id --json", exit, words }
+}
+
+/// Bridges that are asked by their maker's own commands, or must not be.
+pub const TUNNELS: &[Case] = &[
+    tunnel("jmicron", "NVMe behind JMicron's own commands", Bridge { tunnel: true, ..JMS583 }, 0, &["ZOO NVME"]),
+    tunnel(
+        "jmicron-sata",
+        "SATA behind the numbers of the same bridge",
+        Bridge { sat_16: true, sat_12: true, ..JMS583 },
+        3,
+        &["may be a SATA bridge"],
+    ),
+];

@@ -169,7 +169,11 @@ impl Device {
     /// Answers to control requests; none stalls.
     fn control(&self, setup: &[u8]) -> Option<Vec<u8>> {
         match (setup[0], setup[1], setup[3]) {
-            (0x80, 6, 1) => Some(vec![18, 1, 0, 2, 0, 0, 0, 64, 0x09, 0x12, 1, 0, 0x20, 0x01, 1, 2, 3, 1]),
+            (0x80, 6, 1) => {
+                let (vendor, product, release) = self.unit.lock().expect("no panic").bridge.usb;
+                let numbers = [vendor.to_le_bytes(), product.to_le_bytes(), release.to_le_bytes()].concat();
+                Some([&[18, 1, 0, 2, 0, 0, 0, 64][..], &numbers, &[1, 2, 3, 1]].concat())
+            }
             (0x80, 6, 2) => Some(vec![
                 9, 2, 32, 0, 1, 1, 0, 0x80, 50, // configuration
                 9, 4, 0, 0, 2, 8, 6, 0x50, 0, // mass storage, SCSI, bulk only

@@ -24,6 +24,9 @@ use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use std::sync::atomic::Ordering;
 
+/// No pattern that is left is longer, in bytes; a note of a longer one is wrong.
+pub(super) const MOST_LEFT: u64 = 2 << 20;
+
 /// Leaves a pattern of at most `most` bytes on the disk, a part of it discarded by the first route that worked, or else
 /// by the first that was accepted. None where there is no such route or no place.
 pub(super) fn leave(bench: &Bench<'_>, routes: &[RouteResult], most: u64) -> Result<Option<Pending>, TransportError> {
@@ -169,9 +172,6 @@ fn seen(target: &Target, prepared: &mut Prepared, pending: &Pending) -> Result<V
 fn place_of(pending: &Pending) -> Option<ByteRange> {
     ByteRange::with_len(pending.ground, pending.length)
 }
-
-/// No pattern that was left is longer; the note could be wrong.
-const MOST_LEFT: u64 = 64 << 20;
 
 fn unlike(pending: &Pending) -> RouteResult {
     let why = "the free space is not what it was in the first half, so somebody has used the volume since and may have \

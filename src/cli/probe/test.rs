@@ -1,6 +1,6 @@
 //! `coldtrim probe --test`: what every route really does, tried in space that is known to be free.
 
-use super::power::{leave, waiting};
+use super::power::{MOST_LEFT, leave, waiting};
 use super::results::{Results, RouteResult};
 use crate::cli::confirm;
 use crate::cli::device::{Device, partition_starts};
@@ -46,13 +46,14 @@ pub fn run(spec: &str, job: &TestJob, output: &Output) -> Result<Results> {
     survey.targets[0].seal()?;
     let wanted: Vec<&'static Route> = TRANSPORTS.iter().filter(|route| is_wanted(route, &survey, job)).collect();
     let mut bench = Bench::new(&survey, job, template);
+    let reserve = if job.power_cycle { MOST_LEFT.min(job.budget / 2) } else { 0 };
     let mut routes = Vec::new();
     for (index, route) in wanted.iter().enumerate() {
         if stop.load(Ordering::Relaxed) || routes.iter().any(RouteResult::is_harmful) {
             break;
         }
         let written: u64 = routes.iter().map(|result: &RouteResult| result.written).sum();
-        let share = (job.budget - written) / u64::try_from(wanted.len() - index).unwrap_or(1);
+        let share = (job.budget - reserve - written) / u64::try_from(wanted.len() - index).unwrap_or(1);
         if output.verbose {
             say!("testing {} with at most {}", route.name, human::bytes(share));
         }

@@ -120,13 +120,14 @@ fn run_device(
         outcomes.push(execute(&part.plan, device.transport.as_mut(), &mut watcher, stop, job.max_rate));
     }
     let harm = watcher.harm.take();
+    let news = watcher.news();
+    let failed = news.is_some() || outcomes.iter().any(|outcome| matches!(outcome.stop, Stop::Failed(_)));
     let is_finished = outcomes.iter().all(|outcome| matches!(outcome.stop, Stop::Finished));
-    let news = watcher.news().filter(|_| is_finished).map(|news| format!("{name}: {news}"));
+    let news = news.filter(|_| is_finished).map(|news| format!("{name}: {news}"));
     watcher.progress.finish();
     let flushed = flush_error(device.transport.flush()).map(|error| describe(&name, &error));
     // Raw commands pass below the page cache, which may still hold what is gone now.
     let dropped = target.drop_caches().err().map(|error| format!("{name}: {error}"));
-    let failed = outcomes.iter().any(|outcome| matches!(outcome.stop, Stop::Failed(_)));
     let harm = harm.or_else(|| guard.as_mut().and_then(|guard| guard.harm(failed))).map(|what| {
         format!(
             "{name}: {what}. The run has ended, and files near by may be damaged: check the volume (fsck -n) and compare \

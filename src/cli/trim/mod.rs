@@ -87,7 +87,7 @@ fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<Ending
         if clean + gaps == 0 {
             continue;
         }
-        let known = past::words(&survey.pasts[index]);
+        let known = past::warnings(&survey.pasts[index]);
         survey.report.targets[index].reasons.extend(known.iter().map(|words| Reason::warning(words)));
         match prepare(survey, index, job) {
             Ok(device) => {

@@ -48,9 +48,8 @@ impl Guard {
         changed.unwrap_or_else(|error| (!failed).then(|| unread(&error)))
     }
 
-    fn harm_by(&mut self, batch: &Batch<'_>) -> Option<String> {
-        let changed = self.neighbours.changed_beside(&mut self.reader, batch.byte_ranges());
-        changed.unwrap_or_else(|error| Some(unread(&error)))
+    fn harm_by(&mut self, batch: &Batch<'_>) -> Result<Option<String>, TransportError> {
+        self.neighbours.changed_beside(&mut self.reader, batch.byte_ranges())
     }
 }
 
@@ -106,6 +105,20 @@ impl RunWatcher<'_> {
         }
     }
 
+    /// Compares what lies next to a batch. A device that has left cannot be read; that is news, and no sign of harm.
+    fn look_beside(&mut self, batch: &Batch<'_>) {
+        match self.guard.as_mut().map(|guard| guard.harm_by(batch)) {
+            None => {}
+            Some(Ok(changed)) => self.harm = changed,
+            Some(Err(error)) => {
+                self.ask();
+                if self.news().is_none() {
+                    self.harm = Some(unread(&error));
+                }
+            }
+        }
+    }
+
     /// What became of the device that no command of this run was told of.
     pub(super) fn news(&self) -> Option<String> {
         let changed = self.target.must_be_unchanged().err().map(|error| error.to_string());
@@ -144,7 +157,9 @@ impl Look {
 impl Watcher for RunWatcher<'_> {
     fn taken(&mut self, batch: &Batch<'_>, took: Duration) {
         self.ask();
-        self.harm = self.harm.take().or_else(|| self.guard.as_mut().and_then(|guard| guard.harm_by(batch)));
+        if self.news().is_none() {
+            self.look_beside(batch);
+        }
         self.progress.advance(batch.bytes());
         self.log.line(batch, &format!("taken in {} ms", took.as_millis()));
     }
