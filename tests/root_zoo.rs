@@ -323,7 +323,7 @@ fn remembered(lab: &Lab, row: &Row) -> Result<(), String> {
         return wrong("the verdict is not there");
     }
     let is_bad = ["harmful", "unstable"].contains(&row.verdict);
-    let is_refused = code.trim() == "3" && later.contains("`probe --test` of 20");
+    let is_refused = code.trim() == "3" && later.contains("an earlier test on 20");
     if is_bad != is_refused || !later.contains("an earlier test of this unit found") {
         return wrong("what was found is not heeded, or not told");
     }
@@ -413,7 +413,7 @@ fn after_power(lab: &Lab, row: &Row, bytes: usize) -> Result<(), String> {
         lab.run(&format!("{COLDTRIM} probe --test {what} --yes --json --settle 0 {}", node(lab, row.name)))
     };
     let wrong = |what: &str, output: &lab::Output| Err(format!("{}: {what}\n{output}\n", row.name));
-    let first = probe("--power-cycle --budget 2M");
+    let first = probe("--power-cycle --via unmap --budget 4M");
     let waiting = |output: &lab::Output| {
         let answer: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_default();
         answer["test"]["waiting"].is_object()

@@ -4,6 +4,7 @@ use crate::memory::{Bridge, MemoryError, Past, PastRoute, Pending, Record, Store
 use crate::report::human;
 use crate::target::Target;
 use crate::target::facts::{Attachment, DiskFacts, UsbFacts};
+use crate::verify::Verdict;
 
 /// All that names a unit and that a test of it depends on.
 pub fn unit(disk: &DiskFacts) -> Unit {
@@ -43,11 +44,31 @@ pub fn keep(
     results: impl Iterator<Item = PastRoute>,
     pending: Option<Pending>,
 ) -> Result<(), MemoryError> {
-    let (store, unit) = (Store::open(), unit(disk));
-    let mut record = store.record(&unit)?.unwrap_or_else(|| Record::new(unit));
+    let (store, mut record) = known(disk)?;
     results.for_each(|result| record.learn(result));
     record.pending = pending;
     store.keep(&record)
+}
+
+/// Keeps that a route failed its trial by doing harm.
+pub fn keep_harm(disk: &DiskFacts, route: &str, why: &str) -> Result<(), MemoryError> {
+    let (store, mut record) = known(disk)?;
+    record.learn(PastRoute {
+        name: route.to_owned(),
+        when: time::now(),
+        verdict: Verdict::Harmful(String::new()).to_string(),
+        reason: Some(why.to_owned()),
+        largest: None,
+        rejected: None,
+        late: None,
+    });
+    store.keep(&record)
+}
+
+fn known(disk: &DiskFacts) -> Result<(Store, Record), MemoryError> {
+    let (store, unit) = (Store::open(), unit(disk));
+    let record = store.record(&unit)?.unwrap_or_else(|| Record::new(unit));
+    Ok((store, record))
 }
 
 /// Every result, for people: what was found when, and how much that says.

@@ -124,7 +124,7 @@ impl PastRoute {
             (_, Some(late)) => format!("not to be left alone: {late}"),
             _ => return None,
         };
-        Some(format!("`probe --test` of {} found it {words}", time::date(self.when)))
+        Some(format!("an earlier test on {} found it {words}", time::date(self.when)))
     }
 }
 

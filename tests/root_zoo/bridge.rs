@@ -335,8 +335,7 @@ impl Unit {
         self.discards += 1;
         self.attention = self.bridge.resets_after.is_some_and(|after| self.discards.is_multiple_of(after));
         self.restless = self.bridge.late.map(|millis| Instant::now() + Duration::from_millis(millis));
-        if let Some((after, how)) = self.bridge.leaves_after.filter(|(after, _)| self.discards == *after) {
-            self.log.push(format!("left the bus after {after} discards"));
+        if let Some((_, how)) = self.bridge.leaves_after.filter(|(after, _)| self.discards == *after) {
             self.left = Some(how);
         }
         Answer { residue: if self.bridge.residue { 8 } else { 0 }, ..Answer::good(Vec::new()) }

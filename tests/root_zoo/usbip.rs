@@ -127,6 +127,9 @@ impl Device {
                 self.reply(4, number, if there { UNLINKED } else { 0 }, 0, &[]);
             }
         }
+        if self.has_left() {
+            self.unit.lock().expect("no panic").log.push("left the bus".to_owned());
+        }
     }
 
     fn has_left(&self) -> bool {

@@ -4,6 +4,7 @@ use super::notes::{describe, ending_of_error, note_outcome, note_plans, note_ver
 use super::watch::{Guard, Log, Look, RunWatcher};
 use crate::cli::Ending;
 use crate::cli::job::{Output, TrimJob};
+use crate::cli::past;
 use crate::cli::routes::{Prepared, prepare_without};
 use crate::cli::settle::settle;
 use crate::cli::survey::Survey;
@@ -13,6 +14,7 @@ use crate::report::progress::Progress;
 use crate::run::{Outcome, Stop, execute};
 use crate::target::{Awake, Roots};
 use crate::transport::{ErrorKind, TransportError};
+use crate::verify::Verdict;
 use anyhow::Result;
 use std::sync::atomic::AtomicBool;
 
@@ -86,7 +88,19 @@ fn note_failed(survey: &mut Survey, device: &Prepared, failed: &Failed) -> Vec<E
     let why = format!("{name}: {}", failed.why);
     survey.report.errors.push(why);
     note_verdict(&mut survey.report, device, &failed.verdict, &failed.evidence);
+    if failed.verdict == Some(Verdict::Harmful(String::new()).to_string()) {
+        remember_harm(survey, device, &failed.evidence);
+    }
     vec![failed.ending; device.parts.len()]
+}
+
+/// Keeps for later runs that a route did harm here.
+fn remember_harm(survey: &mut Survey, device: &Prepared, what: &str) {
+    let disk = survey.targets[device.target].disk();
+    if let Some(Err(error)) = disk.map(|disk| past::keep_harm(disk, device.route.name, what)) {
+        let remark = Reason::warning(&format!("what was found is not kept for later: {error}"));
+        survey.report.targets[device.target].reasons.push(remark);
+    }
 }
 
 /// Carries out every plan of a device. An ending for each part.
@@ -143,7 +157,8 @@ fn run_device(
     if let Some(last) = outcomes.last() {
         endings.resize(device.parts.len(), ending_of_stop(&last.stop, 0));
     }
-    if harm.is_some() {
+    if let Some(what) = &harm {
+        remember_harm(survey, device, what);
         endings = vec![Ending::Refused; device.parts.len()];
     } else if is_restless {
         endings = vec![Ending::Partly; device.parts.len()];

@@ -14,6 +14,7 @@ use super::carrier::Data;
 use super::error::{ErrorKind, TransportError};
 use super::facts::{DeviceFacts, UsbId};
 use super::nvme::{Controller, Namespace};
+use super::quirks::SATA_AS_JMS583;
 use super::sat;
 use super::scsi::device::WORK;
 use super::scsi::pages::Inquiry;
@@ -56,9 +57,6 @@ const BRIDGES: &[(u16, u16, Maker)] = &[
     (0x1de1, 0xe101, Maker::Realtek),
     (0x2eb9, 0x9211, Maker::Realtek),
 ];
-
-/// Firmware releases of SATA adapters that carry the numbers of a JMS583 (smartmontools, drive database).
-const SATA_RELEASES: [u16; 3] = [0x0414, 0x3202, 0x9128];
 
 /// What the drive said.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -118,7 +116,7 @@ fn known(usb: Option<UsbId>) -> Result<Maker, TransportError> {
         let what = "the numbers of the bridge are not those of one whose own commands are known and mean nothing else";
         return Err(closed(format!("{what} ({:04x}:{:04x})", usb.vendor, usb.product)));
     };
-    if *maker == Maker::JMicron && SATA_RELEASES.contains(&usb.release) {
+    if *maker == Maker::JMicron && SATA_AS_JMS583.contains(&usb.release) {
         return Err(closed(format!(
             "SATA adapters carry these numbers with firmware {:04x}, and take the command for a reset",
             usb.release

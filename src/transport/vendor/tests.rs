@@ -122,8 +122,8 @@ fn a_bridge_that_could_be_another_gets_no_command_of_the_maker() {
     closes(&nothing(), UsbId { vendor: 0x174c, product: 0x55aa, release: 0 }, "174c:55aa");
     // The same numbers are on a SATA bridge with two disks.
     closes(&nothing(), UsbId { vendor: 0x152d, product: 0x0562, release: 0 }, "152d:0562");
-    for release in SATA_RELEASES {
-        closes(&nothing(), UsbId { release, ..JMS583 }, "SATA adapters");
+    for release in SATA_AS_JMS583 {
+        closes(&nothing(), UsbId { release: *release, ..JMS583 }, "SATA adapters");
     }
     closes(&begin("Generic", "Disk"), JMS583, "INQUIRY");
     closes(&begin("ASMT", "2362"), JMS583, "INQUIRY");
