@@ -307,6 +307,6 @@ fn root_files_survive_a_trim() {
 #[test]
 fn the_carried_image_equals_its_records() {
     // The driver put every file into one extent.
-    let (files, extents) = common::carried_files_and_extents("xfs");
+    let (files, extents) = common::carried_files_and_extents("xfs", "01-demo");
     assert_eq!((files, extents), (88, 87));
 }

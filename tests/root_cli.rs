@@ -305,6 +305,45 @@ fn root_partitions_that_the_kernel_sees_elsewhere_are_refused() {
     said(&["map", &plain.0]).expect(0, &[]);
 }
 
+/// mkfs.fat writes a partition that begins with the disk into the boot sector of a disk without partitions, for Windows,
+/// and the kernel shows it.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_partition_that_is_the_whole_disk_contradicts_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("disk.img");
+    std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("room");
+    tool_ok("mkfs.fat", &["-F", "32", "-s", "1", "--mbr=y", text(&image)]);
+    let device = Loop::new(&image);
+    tool_ok("addpart", &[&device.0, "1", "0", "131072"]);
+    said(&["map", &device.0]).expect(0, &["fat32"]);
+    said(&["map", &device.part(1)]).expect(0, &["fat32"]);
+    tool_ok("delpart", &[&device.0, "1"]);
+}
+
+/// What forbids a device forbids the space that no partition owns, too, and is told by the exit code though no volume is
+/// there that could be refused.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_the_gaps_of_a_forbidden_device_are_kept() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("disk.img");
+    std::fs::write(&image, vec![0x5A; 24 << 20]).expect("room");
+    images::put(&image, 0, &[0; 34 * 512]);
+    images::put(&image, (24 << 20) - 34 * 512, &[0; 34 * 512]);
+    tool_ok("sh", &["-c", "echo 'label: gpt' | sfdisk -q --wipe never \"$1\"", "sh", text(&image)]);
+    let device = Loop::new(&image);
+    said(&["trim", "-n", "--unallocated", &device.0]).expect(0, &["plan:"]);
+    tool_ok("addpart", &[&device.0, "1", "4096", "4096"]);
+    let before = Snapshot::take(&image);
+    for args in [&["trim", "-n"][..], &["trim", "--yes"]] {
+        let run = said(&[args, &["--unallocated", &device.0]].concat());
+        run.expect(3, &["the kernel sees", "has no such partition"]);
+    }
+    before.assert_untouched();
+    tool_ok("delpart", &[&device.0, "1"]);
+}
+
 /// Who is not root does not see the open files of others; the kernel still tells that there are some.
 #[test]
 #[ignore = "needs root; tests/run includes it"]

@@ -202,6 +202,16 @@ pub enum UsageError {
         /// Where that ends.
         bound: u64,
     },
+    /// A volume of which only the start was named, where nothing tells its end.
+    #[error(
+        "--offset names no end, and the partition table of {path} cannot tell it ({why}); name the end too, with --size"
+    )]
+    NoEnd {
+        /// The target.
+        path: String,
+        /// What is wrong with the table.
+        why: String,
+    },
     /// A partition that is not there.
     #[error("there is no partition {1} on {0}; see which there are without --partition")]
     NoPartition(String, u32),

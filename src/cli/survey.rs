@@ -91,6 +91,9 @@ impl Survey {
         let mut nodes = std::mem::take(&mut stack.nodes);
         name_mentioned(&mut nodes, &self.targets);
         self.gaps = gaps(&stack.tables, &nodes, &windows, scope);
+        for (list, _) in self.gaps.iter_mut().zip(&report.targets).filter(|(_, target)| target.is_forbidden()) {
+            list.clear();
+        }
         let arrays = Arrays::new(&stack, &windows);
         report.volumes = nodes
             .into_iter()
@@ -119,8 +122,8 @@ impl Survey {
 
     /// The ending that this map would give to a trim that does all it may.
     pub fn ending(&self) -> Ending {
-        let count = |state| self.report.volumes.iter().filter(|volume| volume.state == state).count();
-        match (count(State::Clean), count(State::Refused)) {
+        let clean = self.report.volumes.iter().filter(|volume| volume.state == State::Clean).count();
+        match (clean, self.report.refusals()) {
             (_, 0) => Ending::Done,
             (0, _) => Ending::Refused,
             _ => Ending::Partly,
@@ -307,10 +310,7 @@ fn witness_word(testimony: &[Testimony]) -> &'static str {
 
 /// What forbids a device forbids every volume on it.
 fn refuse_unusable_targets(report: &mut Report) {
-    let forbidden = |target: &usize| {
-        let reasons = report.targets.get(*target).map(|target| &target.reasons);
-        reasons.is_some_and(|reasons| reasons.iter().any(Reason::forbids))
-    };
+    let forbidden = |target: &usize| report.targets.get(*target).is_some_and(TargetReport::is_forbidden);
     for volume in &mut report.volumes {
         let pieces = volume.grounds.iter().flat_map(|ground| &ground.pieces).map(|piece| piece.target);
         if pieces.chain([volume.target]).any(|target| forbidden(&target)) {

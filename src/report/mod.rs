@@ -90,6 +90,18 @@ impl Report {
         }
     }
 
+    /// How many volumes are refused, and targets without any, whose other space is.
+    pub fn refusals(&self) -> usize {
+        let on = |target: usize| {
+            self.volumes.iter().filter(move |volume| volume.target == target && volume.state == State::Refused)
+        };
+        let of = |(index, target): (usize, &TargetReport)| match on(index).count() {
+            0 => usize::from(target.is_forbidden()),
+            some => some,
+        };
+        self.targets.iter().enumerate().map(of).sum()
+    }
+
     /// Fills in the sums over all volumes.
     pub fn sum_up(&mut self) {
         let usable = || self.volumes.iter().filter(|volume| volume.state == State::Clean);
@@ -143,6 +155,13 @@ pub struct TargetReport {
     pub table: Option<String>,
     /// Remarks on the device or its table; a refusal here holds for everything on it.
     pub reasons: Vec<Reason>,
+}
+
+impl TargetReport {
+    /// True when nothing on it may be trimmed, whatever lies there.
+    pub fn is_forbidden(&self) -> bool {
+        self.reasons.iter().any(Reason::forbids)
+    }
 }
 
 /// Space that no partition owns, or the body of a swap area (`--unallocated`).

@@ -53,6 +53,9 @@ pub fn print_tree(out: &mut dyn Write, heading: &[String], branches: &[Vec<Strin
     Ok(())
 }
 
+/// What a [`GapReport`](super::GapReport) is about.
+const GAP: &str = "unallocated space (a gap between partitions, or swap)";
+
 /// Prints what was found on every target, and what is planned.
 pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<()> {
     for (index, target) in report.targets.iter().enumerate() {
@@ -60,9 +63,7 @@ pub fn print(out: &mut dyn Write, report: &Report, paint: Paint) -> io::Result<(
         let gaps = report.gaps.iter().filter(|gap| gap.target == index);
         let branches: Vec<_> = volumes
             .map(|volume| volume_lines(report, volume, paint))
-            .chain(gaps.map(|gap| {
-                vec![format!("unallocated space (a gap between partitions, or swap): {}", human::exact(gap.plan.bytes))]
-            }))
+            .chain(gaps.map(|gap| vec![GAP.to_owned(), format!("  {}", plan_line(&gap.plan))]))
             .collect();
         print_tree(out, &target_lines(target, paint), &branches)?;
     }
@@ -96,7 +97,7 @@ pub fn print_outcomes(out: &mut dyn Write, report: &Report, paint: Paint) -> io:
         }
     }
     for gap in &report.gaps {
-        writeln!(out, "{}", paint.bold("unallocated space (a gap between partitions, or swap)"))?;
+        writeln!(out, "{}", paint.bold(GAP))?;
         gap.outcome.iter().try_for_each(|outcome| print_outcome(out, outcome, paint))?;
     }
     if let Some(outcome) = report.outcome.as_ref().filter(|_| report.volumes.len() > 1) {
@@ -200,8 +201,7 @@ fn witness_line(words: &Testimony, paint: Paint) -> Option<String> {
 fn plan_lines(report: &Report, volume: &VolumeReport, plan: &PlanReport) -> Vec<String> {
     let route = volume.route.as_deref().unwrap_or("no route");
     let why = volume.route_reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
-    let (extents, commands) = (human::count(plan.extents, "extent"), human::count(plan.commands, "command"));
-    let mut lines = vec![format!("plan: {} in {extents}, {commands} by {route}{why}", human::exact(plan.bytes))];
+    let mut lines = vec![format!("{} by {route}{why}", plan_line(plan))];
     for share in &volume.members {
         let extents = human::count(share.plan.extents, "extent");
         let name = report.targets.get(share.target).map_or(String::new(), |target| printable(&target.name));
@@ -212,6 +212,11 @@ fn plan_lines(report: &Report, volume: &VolumeReport, plan: &PlanReport) -> Vec<
         lines.push(format!("left out by rounding inwards and by the smallest extent: {skipped}"));
     }
     lines
+}
+
+fn plan_line(plan: &PlanReport) -> String {
+    let (extents, commands) = (human::count(plan.extents, "extent"), human::count(plan.commands, "command"));
+    format!("plan: {} in {extents}, {commands}", human::exact(plan.bytes))
 }
 
 #[cfg(test)]

@@ -138,6 +138,18 @@ fn a_boot_sector_with_a_table_of_which_one_entry_is_wrong_is_ambiguous() {
     before.assert_untouched();
 }
 
+/// A protective entry beside a boot sector promises a GPT, though none is there any more: who made it is not known.
+#[test]
+fn a_boot_sector_that_promises_a_gpt_is_ambiguous() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = fat(folder.path(), "a.img");
+    put_entry(&image, 0, 1, 1, 4096);
+    put(&image, 450, &[0xEE]);
+    let before = Snapshot::take(&image);
+    said(&["trim", "--yes", text(&image)]).expect(3, &["gpt", "fat", "not clear whose"]);
+    before.assert_untouched();
+}
+
 /// The partition was made smaller in the table alone: what lies behind it is still the filesystem's.
 #[test]
 fn what_a_volume_claims_behind_its_partition_is_no_gap() {
@@ -160,6 +172,22 @@ fn what_a_volume_claims_behind_its_partition_is_no_gap() {
     assert!(!in_gap(&plan_of(&fitting, &["--unallocated"])));
 }
 
+/// The first MiB is never a gap, so the gap behind a small partition begins later than the partition ends.
+#[test]
+fn what_is_not_known_reaches_to_the_next_partition() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("disk.img");
+    std::fs::write(&image, vec![0x5A; 24 << 20]).expect("room");
+    put(&image, 0, &[0; 34 * 512]);
+    put(&image, (24 << 20) - 34 * 512, &[0; 34 * 512]);
+    tool_ok("sgdisk", &["--set-alignment=1", "--new=1:64:575", "--new=2:24576:40959", text(&image)]);
+    put(&image, SECOND, &std::fs::read(fat(folder.path(), "b.img")).expect("the volume"));
+    said(&["map", text(&image)]).expect(5, &["no known filesystem"]);
+    let plan = plan_of(&image, &["--unallocated"]);
+    assert!(plan.iter().all(|(start, _)| *start >= SECOND), "{plan:?}");
+    assert!(plan.iter().any(|(start, _)| *start >= 20 << 20), "what lies behind the known volume is a gap: {plan:?}");
+}
+
 #[test]
 fn an_offset_stays_inside_the_partition_that_it_names() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -168,6 +196,11 @@ fn an_offset_stays_inside_the_partition_that_it_names() {
     assert_eq!(plan_of(&image, &["--offset", "1M"]), plan_of(&image, &["--partition", "1"]));
     said(&["map", "--offset", "1M", "--size", "11M", text(&image)]).expect(2, &["partition 1 ends at byte 11534336"]);
     said(&["map", "--offset", "11M", "--size", "2M", text(&image)]).expect(2, &["space before the next partition"]);
+    // Where the table cannot be used, nothing but the user tells where the volume ends.
+    let torn = disk(folder.path(), "torn.img", Table::Gpt, &ext4(folder.path(), "d.img"), &second);
+    put(&torn, (24 << 20) - 512, &[0; 512]);
+    said(&["map", "--offset", "1M", text(&torn)]).expect(2, &["--offset names no end", "second copy", "--size"]);
+    said(&["map", "--offset", "1M", "--size", "10M", text(&torn)]).expect(0, &["ext4"]);
     let larger = disk(folder.path(), "larger.img", Table::Gpt, &ext4_of(folder.path(), "c.img", 11), &second);
     let before = Snapshot::take(&larger);
     said(&["trim", "--yes", "--offset", "1M", text(&larger)]).expect(3, &["11534336", "only 10485760"]);

@@ -21,12 +21,13 @@ pub fn holes(image: &Path) -> Vec<(u64, u64)> {
     holes
 }
 
-/// A loop device that is given back when it goes.
-pub struct Loop(pub String);
+/// A loop device that is given back when it goes: its node, and the image behind it.
+pub struct Loop(pub String, PathBuf);
 
 impl Loop {
     pub fn new(image: &Path) -> Self {
-        Self(tool_ok("losetup", &["-f", "--show", image.to_str().expect("a UTF-8 path")]).trim().to_owned())
+        let node = tool_ok("losetup", &["-f", "--show", image.to_str().expect("a UTF-8 path")]).trim().to_owned();
+        Self(node, image.to_owned())
     }
 }
 
@@ -34,15 +35,21 @@ impl Drop for Loop {
     /// The kernel lets go of a device that was mounted a moment ago only when that is all over; until then coldtrim rightly
     /// refuses the image.
     fn drop(&mut self) {
-        tool("losetup", &["-d", &self.0]);
-        let held = format!("/sys/block/{}/loop/backing_file", self.0.trim_start_matches("/dev/"));
-        wait_until(|| !Path::new(&held).exists());
+        let name = self.0.trim_start_matches("/dev/");
+        let behind = || std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).unwrap_or_default();
+        wait_until(|| {
+            // Asked again each time, for who had it open the last time (a scan for new disks) may be gone; and only while
+            // it is ours, for the next test may have it by now.
+            let is_ours = behind().starts_with(self.1.to_str().expect("a UTF-8 path"));
+            let _ = is_ours && tool("losetup", &["-d", &self.0]).status.success();
+            !is_ours
+        });
     }
 }
 
-/// At most ten seconds.
+/// At most a minute.
 fn wait_until(happened: impl Fn() -> bool) {
-    for _ in 0..200 {
+    for _ in 0..1200 {
         if happened() {
             return;
         }
@@ -67,7 +74,11 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        tool("umount", &[self.0.to_str().expect("a UTF-8 path")]);
+        let place = self.0.to_str().expect("a UTF-8 path");
+        wait_until(|| {
+            tool("umount", &[place]);
+            !tool("mountpoint", &["-q", place]).status.success()
+        });
         if !self.1.starts_with("/dev/loop") {
             wait_until(|| tool("losetup", &["-j", &self.1]).stdout.is_empty());
         }

@@ -3,7 +3,7 @@
 
 pub mod kind;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// True in `tests/run --full`: every case instead of the fixed sample.
@@ -127,18 +127,29 @@ pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
 /// The carried image of a format: its map is the record that was made with it, no extent that the driver named is free,
 /// and some files are in more than one extent.
 pub fn carried_image_equals_its_records(format: &str) {
-    let (files, extents) = carried_files_and_extents(format);
+    let (files, extents) = carried_files_and_extents(format, "01-demo");
     assert!(extents > files, "{extents} extents of {files} files");
 }
 
+/// The folder of a carried image.
+fn carried(format: &str, name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(format).join(name)
+}
+
+/// A carried image, unpacked into `scratch`.
+pub fn unpacked(format: &str, name: &str, scratch: &Path) -> PathBuf {
+    let packed = carried(format, name).join("image.gz");
+    let image = scratch.join("image");
+    let content = tool("gzip", &["-dc", packed.to_str().expect("a UTF-8 path")]).stdout;
+    std::fs::write(&image, content).expect("room for the image");
+    image
+}
+
 /// The same for files of which each may be in one extent; gives their numbers.
-pub fn carried_files_and_extents(format: &str) -> (usize, usize) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(format).join("01-demo");
-    let packed = folder.join("image.gz");
-    let unpacked = tool("gzip", &["-dc", packed.to_str().expect("a UTF-8 path")]);
+pub fn carried_files_and_extents(format: &str, name: &str) -> (usize, usize) {
+    let folder = carried(format, name);
     let scratch = tempfile::tempdir().expect("a temporary folder");
-    let image = scratch.path().join("image");
-    std::fs::write(&image, unpacked.stdout).expect("room for the image");
+    let image = unpacked(format, name, scratch.path());
     let ours = map_ranges(&image);
     let recorded = std::fs::read_to_string(folder.join("free.ranges")).expect("free.ranges");
     assert_eq!(ours, parse_ranges(&recorded));

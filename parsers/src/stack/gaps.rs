@@ -1,7 +1,7 @@
 //! The areas of a device that no partition owns, and which of them somebody claims all the same.
 
 use super::{Content, Node, Stack};
-use crate::container::Table;
+use crate::container::{Part, Table};
 use crate::units::ByteRange;
 
 /// The first MiB and everything before the first partition hold boot code that no table mentions (GRUB's core image,
@@ -31,46 +31,33 @@ impl Stack {
     /// still has its filesystem's tail behind it.
     pub(super) fn keep_what_reaches_out(&mut self) {
         for table in &mut self.tables {
-            let claimed = self.nodes.iter().filter(|node| node.device == table.device).filter_map(beyond);
-            claimed.for_each(|claim| claim.take_from(&mut table.gaps));
+            let claimed = self.nodes.iter().filter(|node| node.device == table.device);
+            let claimed: Vec<ByteRange> = claimed.filter_map(|node| beyond(node, &table.parts)).collect();
+            claimed.into_iter().for_each(|claim| take_from(&mut table.gaps, claim));
         }
     }
 }
 
 /// What a node claims behind its partition.
-enum Beyond {
-    /// The bytes that its filesystem says are its own.
-    Known(ByteRange),
-    /// Something that begins at this byte, of unknown length.
-    Unknown(u64),
-}
-
-fn beyond(node: &Node) -> Option<Beyond> {
+fn beyond(node: &Node, parts: &[Part]) -> Option<ByteRange> {
     let end = node.range.end();
-    match &node.content {
-        Content::Kept { .. } => None,
-        Content::Refused { .. } => Some(Beyond::Unknown(end)),
+    let own = match &node.content {
+        Content::Kept { .. } => return None,
+        Content::Refused { .. } => None,
         Content::Volume { volume, .. } => {
-            let size = volume.size.max(volume.free.grid().end());
             // Sizes that no disk has are of unknown length, too.
-            let claim = node.range.start().checked_add(size).map(|own| ByteRange::new(end, own).map(Beyond::Known));
-            claim.unwrap_or(Some(Beyond::Unknown(end)))
+            node.range.start().checked_add(volume.size.max(volume.free.grid().end()))
         }
-    }
+    };
+    // What is of unknown length ends at the next partition: that one would lie upon it.
+    let next = || parts.iter().map(|part| part.range.start()).filter(|start| *start >= end).min();
+    ByteRange::new(end, own.or_else(next).unwrap_or(u64::MAX))
 }
 
-impl Beyond {
-    fn take_from(&self, gaps: &mut Vec<ByteRange>) {
-        match *self {
-            // What lies behind the next partition is not its own: that one would lie upon it.
-            Self::Unknown(end) => gaps.retain(|gap| gap.start() != end),
-            Self::Known(claim) => {
-                let left = |gap: &ByteRange| {
-                    let before = ByteRange::new(gap.start(), gap.end().min(claim.start()));
-                    before.into_iter().chain(ByteRange::new(gap.start().max(claim.end()), gap.end()))
-                };
-                *gaps = gaps.iter().flat_map(left).collect();
-            }
-        }
-    }
+fn take_from(gaps: &mut Vec<ByteRange>, claim: ByteRange) {
+    let left = |gap: &ByteRange| {
+        let before = ByteRange::new(gap.start(), gap.end().min(claim.start()));
+        before.into_iter().chain(ByteRange::new(gap.start().max(claim.end()), gap.end()))
+    };
+    *gaps = gaps.iter().flat_map(left).collect();
 }

@@ -11,7 +11,7 @@ use crate::witness::{Testimony, Witness, hear};
 
 pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Source], options: &Options) -> Content {
     if options.tables_only {
-        return Content::kept(None, "only the partition tables were asked for");
+        return read_no_further(leaf, source);
     }
     if let Some(part) = &leaf.part {
         if let Some(reason) = &part.kept {
@@ -58,6 +58,16 @@ pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Sou
             refused(Some(row.name), format!("{} is recognised, but not trimmed by coldtrim", row.name), row.advice)
         }
         several => ambiguous(several),
+    }
+}
+
+/// What is said where only the tables were asked for: nothing, unless one may lie there that cannot be told apart.
+fn read_no_further(leaf: &Leaf, source: &Window<'_>) -> Content {
+    let found = if leaf.part.is_none() { claims(source, leaf.sector_size) } else { Ok(Vec::new()) };
+    match found {
+        Ok(found) if found.iter().any(|claim| matches!(claim, Claim::Container(_))) => ambiguous(&found),
+        Ok(_) => Content::kept(None, "only the partition tables were asked for"),
+        Err(error) => refused_by_error("the area", &error, "copy the drive first: ddrescue DEVICE IMAGE MAPFILE"),
     }
 }
 

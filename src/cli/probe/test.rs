@@ -85,7 +85,7 @@ pub fn run(spec: &str, job: &TestJob, output: &Output) -> Result<Results> {
 /// There is something to test in, and it is not somebody's.
 pub(super) fn check_ground(survey: &Survey, job: &TestJob) -> Result<()> {
     let target = &survey.report.targets[0];
-    if target.reasons.iter().any(crate::report::Reason::forbids) {
+    if target.is_forbidden() {
         complain(&survey.report);
         return Err(refused("nothing is written to a device that must not be trimmed".to_owned()));
     }

@@ -64,8 +64,7 @@ pub fn run_quietly(job: &TrimJob) -> Result<(Report, Vec<ByteRange>, Ending)> {
 
 /// The sums and the ending, with the volumes that were refused from the start.
 fn conclude(report: &mut Report, mut endings: Vec<Ending>) -> Ending {
-    let refused = report.volumes.iter().filter(|volume| volume.state == State::Refused);
-    endings.extend(refused.map(|_| Ending::Refused));
+    endings.extend(vec![Ending::Refused; report.refusals()]);
     let ending = combine(&endings);
     report.sum_up();
     report.exit_code = ending.code();

@@ -83,7 +83,8 @@ impl Container for Gpt {
     }
 
     fn probe(&self, source: &dyn Source, _sector_size: u64) -> Result<bool, ParseError> {
-        let promised = Sector::read(source, 0)?.is_some_and(|mbr| mbr.is_protective() && !mbr.is_boot_sector);
+        let promises = |mbr: &Sector| mbr.is_protective() && mbr.is_somebodys(source.len());
+        let promised = Sector::read(source, 0)?.as_ref().is_some_and(promises);
         Ok(promised || !units_at_start(source)?.is_empty() || !headers_at_end(source)?.is_empty())
     }
 

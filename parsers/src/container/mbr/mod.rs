@@ -95,16 +95,11 @@ impl Container for Mbr {
         "mbr"
     }
 
-    fn probe(&self, source: &dyn Source, sector_size: u64) -> Result<bool, ParseError> {
+    fn probe(&self, source: &dyn Source, _sector_size: u64) -> Result<bool, ParseError> {
         let Some(table) = Sector::read(source, 0)? else {
             return Ok(false);
         };
-        let is_table = !table.entries.is_empty() && !table.is_protective();
-        // In the smallest sectors: the device may have been formatted elsewhere, with others than `sector_size`.
-        let smallest = Sectors::of(source, sector_size.min(512));
-        let could_be_one =
-            |entry: &Entry| entry.kind != 0 && entry.count != 0 && (1..smallest.count).contains(&entry.start);
-        Ok(is_table && (!table.is_boot_sector || table.entries.iter().any(could_be_one)))
+        Ok(table.is_somebodys(source.len()) && !table.is_protective())
     }
 
     fn read(&self, source: &dyn Source, sector_size: u64) -> Result<Table, ParseError> {

@@ -69,6 +69,15 @@ impl Sector {
         Ok(Some(Self { entries, is_boot_sector: is_boot_sector(&raw) }))
     }
 
+    /// True when the entries are a table on a device of `len` bytes: there are some, and where the sector is a boot
+    /// sector too, one of them at least could be a partition.
+    pub fn is_somebodys(&self, len: u64) -> bool {
+        // In the smallest sectors: the device may have been formatted elsewhere, with larger ones.
+        let count = len.checked_div(512).unwrap_or(0);
+        let could_be_one = |entry: &Entry| entry.kind != 0 && entry.count != 0 && (1..count).contains(&entry.start);
+        !self.entries.is_empty() && (!self.is_boot_sector || self.entries.iter().any(could_be_one))
+    }
+
     /// True when an entry protects a GPT.
     pub fn is_protective(&self) -> bool {
         self.entries.iter().any(|entry| entry.kind == 0xEE)
