@@ -11,18 +11,19 @@ mod drive;
 mod images;
 #[path = "common/lab/mod.rs"]
 mod lab;
+#[path = "root_zoo/sequel.rs"]
+mod sequel;
+#[path = "root_zoo/server.rs"]
+mod server;
 #[path = "root_zoo/table.rs"]
 mod table;
 #[path = "root_zoo/usbip.rs"]
 mod usbip;
 
-use bridge::{Return, Unit};
-use drive::Drive;
 use lab::{Lab, Running, Status};
 use libtest_mimic::{Arguments, Failed, Trial};
-use std::fmt::Write;
+use sequel::{after_power, ended_as_it_must};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use table::{Case, LEAVERS, ROWS, Row, TUNNELS};
 
@@ -33,103 +34,10 @@ fn main() {
     if let [_, verb, image, folder, names @ ..] = &words[..]
         && verb == "serve"
     {
-        return serve(image, Path::new(folder), names);
+        return server::serve(image, Path::new(folder), names);
     }
     let trial = Trial::test("root_zoo_of_bridges", || zoo().map_err(Failed::from)).with_ignored_flag(true);
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
-}
-
-/// A bridge on the guest's bus.
-struct Attached {
-    name: &'static str,
-    unit: Arc<Mutex<Unit>>,
-    port: u32,
-    /// It has left for good.
-    gone: bool,
-}
-
-/// All bridges at once. Tells their nodes in files, and what they have seen whenever a file asks for it.
-fn serve(image: &str, folder: &Path, names: &[String]) {
-    let image = Arc::new(std::fs::read(image).expect("the image"));
-    let rows = ROWS.iter().map(|row| (row.name, row.bridge));
-    let all = rows.chain(LEAVERS.iter().chain(TUNNELS).map(|case| (case.name, case.bridge)));
-    let mut units: Vec<Attached> = all
-        .filter(|(name, _)| names.iter().any(|wanted| wanted == name))
-        .map(|(name, bridge)| {
-            let unit = Arc::new(Mutex::new(Unit::new(bridge, Drive::new(Arc::clone(&image)))));
-            Attached { name, port: usbip::attach(Arc::clone(&unit), name), unit, gone: false }
-        })
-        .collect();
-    units.iter().for_each(|unit| unit.note_node(folder));
-    std::fs::write(folder.join("ready"), "").expect("a note");
-    loop {
-        for unit in &mut units {
-            unit.answer(folder);
-            unit.come_back(folder);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-impl Attached {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Unit> {
-        self.unit.lock().expect("no panic")
-    }
-
-    fn note_node(&self, folder: &Path) {
-        let node = usbip::wait_for_node(self.name);
-        std::fs::write(folder.join(format!("{}.node", self.name)), node.display().to_string()).expect("a note");
-    }
-
-    /// Does what a file asks for: tells what was seen, or plugs the bridge in again.
-    fn answer(&mut self, folder: &Path) {
-        let file = |kind: &str| folder.join(format!("{}.{kind}", self.name));
-        if file("ask").exists() {
-            let unit = self.lock();
-            let mut text = String::new();
-            for (first, count) in unit.drive.differences() {
-                let _ = writeln!(text, "changed {first} {count}");
-            }
-            for line in &unit.log {
-                let _ = writeln!(text, "log {line}");
-            }
-            std::fs::write(file("part"), text).expect("a note");
-            std::fs::rename(file("part"), file("state")).expect("a note");
-            std::fs::remove_file(file("ask")).expect("a note");
-        }
-        let plug = file("plug");
-        if let Ok(sectors) = std::fs::read_to_string(&plug) {
-            usbip::detach(self.port);
-            let mut unit = self.lock();
-            unit.lost_power();
-            unit.drive.sectors = sectors.trim().parse().expect("a number of sectors");
-            drop(unit);
-            self.attach_again(folder);
-            std::fs::remove_file(plug).expect("a note");
-        }
-    }
-
-    /// Comes back after it has left by itself, where it does that.
-    fn come_back(&mut self, folder: &Path) {
-        let Some(how) = self.lock().left.filter(|_| !self.gone) else { return };
-        usbip::wait_until_gone(self.name);
-        if how == Return::Never {
-            self.gone = true;
-            return;
-        }
-        let mut unit = self.lock();
-        unit.drive.sectors -= if how == Return::Smaller { 2048 } else { 0 };
-        unit.left = None;
-        drop(unit);
-        self.attach_again(folder);
-    }
-
-    fn attach_again(&mut self, folder: &Path) {
-        usbip::wait_until_gone(self.name);
-        self.port = usbip::attach(Arc::clone(&self.unit), self.name);
-        self.note_node(folder);
-        self.lock().log.push("is there again".to_owned());
-    }
 }
 
 /// Bridges that are tried at the same time: more of them fill the guest's memory.
@@ -155,6 +63,9 @@ fn rows() -> Vec<&'static Row> {
     ROWS.iter().filter(|row| ALWAYS.contains(&row.name) || chosen.contains(&row.name)).collect()
 }
 
+/// A row of a published table, or what is not as expected.
+type Line = Result<String, String>;
+
 fn zoo() -> Result<(), String> {
     let rows = rows();
     let cases = cases();
@@ -169,7 +80,7 @@ fn zoo() -> Result<(), String> {
     let server = lab.start(&format!("exec {} serve /lab/zoo.raw /lab {}", program.display(), names.join(" ")));
     wait_for(&lab.share.join("ready"), &server)?;
     let since = Instant::now();
-    let mut results: Vec<Result<String, String>> = Vec::new();
+    let (mut results, mut sequels): (Vec<Line>, Vec<Line>) = Default::default();
     for group in rows.chunks(AT_ONCE) {
         let runs: Vec<Running<'_>> = group.iter().map(|row| lab.start(&commands(&lab, row))).collect();
         for (row, run) in group.iter().zip(runs) {
@@ -184,31 +95,18 @@ fn zoo() -> Result<(), String> {
         }
         std::thread::scope(|scope| {
             let lab = &lab;
-            let cycled = group.iter().map(|row| scope.spawn(move || after_power(lab, row, size)));
-            let cycled: Vec<_> = cycled.collect();
-            results.extend(cycled.into_iter().filter_map(|one| one.join().expect("no panic").err().map(Err)));
+            let all: Vec<_> = group.iter().map(|row| scope.spawn(move || after_power(lab, row, size))).collect();
+            sequels.extend(all.into_iter().filter_map(|one| one.join().expect("no panic").transpose()));
         });
     }
-    let runs: Vec<Running<'_>> = cases
-        .iter()
-        .map(|case| lab.start(&format!("exec {COLDTRIM} {} {}", case.command, node(&lab, case.name))))
-        .collect();
-    let left: Vec<Result<String, String>> = cases
-        .iter()
-        .zip(runs)
-        .map(|(case, run)| {
-            let output = run.wait();
-            let state = state(&lab, case.name, &server)?;
-            used_is_kept(case.name, &state, &free)?;
-            ended_as_it_must(case, &output, &state)
-        })
-        .collect();
+    let left = run_cases(&lab, &cases, &server, &free);
     println!("{} bridges in {:.0?}", rows.len() + cases.len(), since.elapsed());
     println!("| `probe --test` | bridge | verdict of `trim` | evidence | exit |\n| --- | --- | --- | --- | --- |");
     let mut wrong = String::new();
     for result in results
         .into_iter()
         .chain([Ok("\n| bridge | what was told | exit |\n| --- | --- | --- |".to_owned())])
+        .chain(sequels)
         .chain(left)
     {
         match result {
@@ -219,6 +117,24 @@ fn zoo() -> Result<(), String> {
     server.signal(9);
     let _ = server.wait();
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+/// Bridges with one command each, side by side.
+fn run_cases(lab: &Lab, cases: &[&Case], server: &Running<'_>, free: &[(u64, u64)]) -> Vec<Line> {
+    let runs: Vec<Running<'_>> = cases
+        .iter()
+        .map(|case| lab.start(&format!("exec {COLDTRIM} {} {}", case.command, node(lab, case.name))))
+        .collect();
+    cases
+        .iter()
+        .zip(runs)
+        .map(|(case, run)| {
+            let output = run.wait();
+            let state = state(lab, case.name, server)?;
+            used_is_kept(case.name, &state, free)?;
+            ended_as_it_must(case, &output, &state)
+        })
+        .collect()
 }
 
 /// Those with one command each: all in a full run, else one of every kind.
@@ -375,95 +291,6 @@ fn used_is_kept(name: &str, state: &str, free: &[(u64, u64)]) -> Result<Vec<(u64
         }
         None => Ok(changed),
     }
-}
-
-/// A run ends by itself with these words, and sends nothing that it must not.
-fn ended_as_it_must(case: &Case, output: &lab::Output, state: &str) -> Result<String, String> {
-    let wrong = |what: &str| Err(format!("{}: {what}\n{output}\n{}\n", case.name, tail(state)));
-    let told = case.words.iter().find(|words| output.stdout.contains(**words));
-    let Some(told) = told.filter(|_| output.status == Status::Exited(case.exit)) else {
-        return wrong(&format!("expected exit code {} and {:?}", case.exit, case.words));
-    };
-    if output.stdout.contains("may be damaged") {
-        return wrong("harm is told where there was none");
-    }
-    let events: Vec<&str> = state.lines().filter_map(|line| line.strip_prefix("log ")).collect();
-    let has = |events: &[&str], opcode: &str| events.iter().any(|line| line.starts_with(opcode));
-    let is_tunnel = TUNNELS.iter().any(|tunnel| tunnel.name == case.name);
-    let event = events.iter().position(|line| line.starts_with("left") || line.starts_with("told"));
-    match event {
-        // Behind a SATA bridge the first byte of JMicron's commands is an ATA command, and their second byte a reset.
-        None if is_tunnel && has(&events, "a1") != case.bridge.tunnel => {
-            wrong("the maker's own command was sent, or not")
-        }
-        None if is_tunnel => Ok(format!("| {} | {} | {} |", case.about, told, case.exit)),
-        None => wrong("nothing happened to the bridge"),
-        Some(at) if has(&events[at..], "42") || !has(&events[..at], "42") => {
-            wrong("a discard was sent afterwards, or none before")
-        }
-        Some(_) => Ok(format!("| {} | {} | {} |", case.about, told, case.exit)),
-    }
-}
-
-/// The second half of a test, after the power was off: refused before that and on a disk of another size.
-fn after_power(lab: &Lab, row: &Row, bytes: usize) -> Result<(), String> {
-    let Some(expected) = row.after_power else { return Ok(()) };
-    let sectors = u64::try_from(bytes).map_err(|e| e.to_string())? / drive::SECTOR;
-    let probe = |what: &str| {
-        lab.run(&format!("{COLDTRIM} probe --test {what} --yes --json --settle 0 {}", node(lab, row.name)))
-    };
-    let wrong = |what: &str, output: &lab::Output| Err(format!("{}: {what}\n{output}\n", row.name));
-    let first = probe("--power-cycle --via unmap --budget 4M");
-    let waiting = |output: &lab::Output| {
-        let answer: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_default();
-        answer["test"]["waiting"].is_object()
-    };
-    if first.status != Status::Exited(0) || !waiting(&first) {
-        return wrong("--power-cycle left nothing", &first);
-    }
-    let refused = |output: &lab::Output, words: &str| {
-        output.status == Status::Exited(3) && format!("{}{}", output.stdout, output.stderr).contains(words)
-    };
-    // What is refused is refused before anything is asked of the bridge, so one shows it for all.
-    let is_good = row.name == "good-unmap";
-    let early = if is_good { Some(probe("--resume")) } else { None };
-    if let Some(early) = early.filter(|early| !refused(early, "has not been away")) {
-        return wrong("--resume without a loss of power", &early);
-    }
-    if is_good {
-        plug(lab, row.name, sectors - 2048)?;
-        let other = probe("--resume");
-        if !refused(&other, "size is") {
-            return wrong("--resume on a disk of another size", &other);
-        }
-    }
-    plug(lab, row.name, sectors)?;
-    let second = probe("--resume");
-    let answer: serde_json::Value = serde_json::from_str(&second.stdout).unwrap_or_default();
-    let code = if expected == "unstable" { 3 } else { 0 };
-    if answer["test"]["routes"][0]["verdict"] != expected || second.status != Status::Exited(code) {
-        return wrong(&format!("expected '{expected}' after a loss of power"), &second);
-    }
-    if !is_good {
-        return Ok(());
-    }
-    let again = probe("--resume");
-    if refused(&again, "no test of this device waits") { Ok(()) } else { wrong("--resume a second time", &again) }
-}
-
-/// Plugs a bridge in again, with so many sectors behind it.
-fn plug(lab: &Lab, name: &str, sectors: u64) -> Result<(), String> {
-    let (file, part) = (lab.share.join(format!("{name}.plug")), lab.share.join(format!("{name}.plug-part")));
-    std::fs::write(&part, sectors.to_string())
-        .and_then(|()| std::fs::rename(&part, &file))
-        .map_err(|e| e.to_string())?;
-    for _ in 0..1200 {
-        if !file.exists() {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    Err(format!("{name} was not plugged in again"))
 }
 
 fn number(text: &str) -> u64 {
