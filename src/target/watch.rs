@@ -27,8 +27,8 @@ pub(super) enum Writes {
 /// the command again without a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Troubles {
-    errors: u64,
-    timeouts: u64,
+    pub(super) errors: u64,
+    pub(super) timeouts: u64,
 }
 
 impl Troubles {

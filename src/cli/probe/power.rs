@@ -27,40 +27,50 @@ use std::sync::atomic::Ordering;
 /// No pattern that is left is longer, in bytes; a note of a longer one is wrong.
 pub(super) const MOST_LEFT: u64 = 2 << 20;
 
+/// What `--power-cycle` did.
+#[derive(Default)]
+pub(super) struct Left {
+    /// The note for the second half; none where there is nothing to look at later.
+    pub(super) pending: Option<Pending>,
+    /// Bytes that were written.
+    pub(super) written: u64,
+}
+
 /// Leaves a pattern of at most `most` bytes on the disk, a part of it discarded by the first route that worked, or else
-/// by the first that was accepted. None where there is no such route or no place.
-pub(super) fn leave(bench: &Bench<'_>, routes: &[RouteResult], most: u64) -> Result<Option<Pending>, TransportError> {
-    let works = |result: &&RouteResult| matches!(result.word, Verdict::Works { .. });
-    let is_accepted = |result: &&RouteResult| result.word == Verdict::NoEvidence;
-    let chosen = routes.iter().find(works).or_else(|| routes.iter().find(is_accepted));
-    let Some(name) = chosen.map(|result| result.name) else { return Ok(None) };
-    let Some(mut prepared) = route(name).and_then(|route| bench.prepare(route).ok()) else { return Ok(None) };
-    let nonce = nonce();
-    let left = on_bench(bench.target(), &mut prepared, |bench, transport, paths| {
-        let fits = bench.places().filter(|place| place.ground.len() <= most);
-        let tried = fits.map(|place| {
-            let trial = canary::run(bench.plan, &place, transport, paths, nonce);
-            (place, trial.verdict)
-        });
-        let is_left = |(_, verdict): &(Place, Verdict)| matches!(verdict, Verdict::Works { .. } | Verdict::NoEvidence);
-        Ok(tried.into_iter().find(is_left))
+/// by the first that was accepted. What is seen while that is done counts for the route.
+pub(super) fn leave(bench: &Bench<'_>, routes: &mut [RouteResult], most: u64) -> Result<Left, TransportError> {
+    let works = |result: &RouteResult| matches!(result.word, Verdict::Works { .. });
+    let is_accepted = |result: &RouteResult| result.word == Verdict::NoEvidence;
+    let chosen = routes.iter().position(works).or_else(|| routes.iter().position(is_accepted));
+    let Some(result) = chosen.and_then(|index| routes.get_mut(index)) else { return Ok(Left::default()) };
+    let prepared = route(result.name).and_then(|route| bench.prepare(route).ok());
+    let Some(mut prepared) = prepared else { return Ok(Left::default()) };
+    let (nonce, largest) = (nonce(), result.largest.unwrap_or(u64::MAX));
+    let tried = on_bench(bench.target(), &mut prepared, |bench, transport, paths| {
+        let mut fitting = bench.places().filter(|place| place.ground.len() <= most && place.bytes() <= largest);
+        Ok(fitting.next().map(|place| (canary::run(bench.plan, &place, transport, paths, nonce), place)))
     })?;
-    let Some((place, verdict)) = left.flatten() else { return Ok(None) };
-    let Some(target) = place.targets.first() else { return Ok(None) };
-    Ok(Some(Pending {
+    let Some((trial, place)) = tried.flatten() else { return Ok(Left::default()) };
+    let written = trial.written;
+    if !matches!(trial.verdict, Verdict::Works { .. } | Verdict::NoEvidence) {
+        result.worsen(trial.verdict);
+        return Ok(Left { pending: None, written });
+    }
+    let pending = place.targets.first().map(|target| Pending {
         when: time::now(),
         boot: boot(),
         sequence: bench.target().disk().and_then(|disk| disk.sequence),
         free: digest(bench.survey(), bench.scratch()),
-        route: name.to_owned(),
+        route: result.name.to_owned(),
         ground: place.ground.start(),
         length: place.ground.len(),
         target: target.start(),
         discarded: target.len(),
         block: prepared.transport.limits().lba_size().bytes(),
         nonce,
-        worked: verdict != Verdict::NoEvidence,
-    }))
+        worked: trial.verdict != Verdict::NoEvidence,
+    });
+    Ok(Left { pending, written })
 }
 
 /// What the user is told of it.
@@ -94,7 +104,7 @@ pub(super) fn resume(spec: &str, job: &TestJob, output: &Output) -> Result<Resul
     let route = route(&pending.route).filter(|_| is_same);
     let (result, left_bytes) = match route {
         Some(route) => look(&mut bench, route, &pending),
-        None => (unlike(&pending), 0),
+        None => (unlike(&pending), pending.length),
     };
     let target = &survey.targets[0];
     let late = watch(target, job.settle, stop);

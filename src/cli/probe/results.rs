@@ -16,7 +16,7 @@ pub struct Results {
     pub(super) routes: Vec<RouteResult>,
     /// Bytes of test patterns that were written.
     pub(super) written: u64,
-    /// Bytes of them that no route could discard again; they lie in free space.
+    /// Bytes of patterns, of this run or of the first half of its test, that were not discarded again.
     pub(super) left_bytes: u64,
     /// How long the device was watched afterwards, seconds.
     pub(super) settled: u64,
@@ -55,7 +55,7 @@ pub(super) struct RouteResult {
     promise: Option<ReadAfterDiscard>,
     pub(super) written: u64,
     /// Bytes of the largest command that worked.
-    largest: Option<u64>,
+    pub(super) largest: Option<u64>,
     /// Bytes of the smallest command that was rejected although smaller ones worked.
     rejected: Option<u64>,
     steps: Vec<StepResult>,
@@ -137,9 +137,9 @@ impl Results {
             }
         }
         let left = if self.left_bytes == 0 {
-            "all of it was discarded again".to_owned()
+            "nothing of them is left".to_owned()
         } else {
-            format!("{} of it stay in free space, because no route could discard them", human::bytes(self.left_bytes))
+            format!("{} were not discarded again, and stay where they are", human::bytes(self.left_bytes))
         };
         writeln!(out, "{} of test patterns were written; {left}.", human::exact(self.written))?;
         match &self.late {
@@ -180,6 +180,13 @@ impl RouteResult {
     pub(super) fn untried(name: &'static str, word: Verdict) -> Self {
         let found = Examination::without_steps(word);
         Self { promise: None, ..Self::new(name, ReadAfterDiscard::Undefined, &found) }
+    }
+
+    /// A later look showed something worse.
+    pub(super) fn worsen(&mut self, word: Verdict) {
+        self.verdict = word.to_string();
+        self.reason = word.reason().map(str::to_owned);
+        self.word = word;
     }
 
     pub(super) fn is_harmful(&self) -> bool {

@@ -60,14 +60,16 @@ pub fn run(spec: &str, job: &TestJob, output: &Output) -> Result<Results> {
         routes.push(bench.test(route, share));
     }
     let harmful = routes.iter().any(RouteResult::is_harmful);
-    let left_bytes = bench.clean_up(harmful);
+    let mut left_bytes = bench.clean_up(harmful);
     let mut written: u64 = routes.iter().map(|route| route.written).sum();
-    let pending = if job.power_cycle && !harmful && !stop.load(Ordering::Relaxed) {
-        leave(&bench, &routes, job.budget.saturating_sub(written)).context("leaving a pattern for --resume")?
-    } else {
-        None
-    };
-    written += pending.as_ref().map_or(0, |pending| pending.length);
+    let mut pending = None;
+    if job.power_cycle && !harmful && !stop.load(Ordering::Relaxed) {
+        let left = leave(&bench, &mut routes, job.budget.saturating_sub(written));
+        let left = left.context("leaving a pattern for --resume")?;
+        written += left.written;
+        left_bytes += if left.pending.is_none() { left.written } else { 0 };
+        pending = left.pending;
+    }
     let target = &survey.targets[0];
     let late = watch(target, job.settle, stop);
     target.drop_caches()?;
