@@ -298,8 +298,8 @@ fn root_partitions_that_the_kernel_sees_elsewhere_are_refused() {
     // No table at all, and a partition inside what looks like one large volume.
     let plain = Loop::new(&first);
     tool_ok("addpart", &[&plain.0, "1", "2048", "4096"]);
-    refused(&plain.0, &["the kernel sees", "no partition table can be read"]);
-    refused(&format!("{}p1", plain.0), &["the kernel sees", "no partition table can be read"]);
+    refused(&plain.0, &["the kernel sees", "ext4, without a partition table"]);
+    refused(&format!("{}p1", plain.0), &["the kernel sees", "ext4, without a partition table"]);
     // A loop device keeps its partitions for the next file, too.
     tool_ok("delpart", &[&plain.0, "1"]);
     said(&["map", &plain.0]).expect(0, &[]);
@@ -342,6 +342,165 @@ fn root_the_gaps_of_a_forbidden_device_are_kept() {
     }
     before.assert_untouched();
     tool_ok("delpart", &[&device.0, "1"]);
+}
+
+/// Writes a file into the ext4 volume of an image or device without mounting it, and gives it back as it is there now.
+fn debugfs_write(node: &str, file: &Path) {
+    tool_ok("debugfs", &["-w", "-R", &format!("write {} {}", text(file), file.file_name().unwrap().display()), node]);
+}
+
+fn read_back(node: &str, file: &Path) -> Vec<u8> {
+    let name = file.file_name().expect("a name").display();
+    tool("debugfs", &["-R", &format!("cat {name}"), node]).stdout
+}
+
+/// The volume gets a new file while the question is open, by `write`: the run must end, and the file be whole.
+fn survives_a_write_while_asked(target: &str, more: &str, volume: &str, file: &Path, write: impl FnOnce()) {
+    let command = format!("{} trim {more} {target}", env!("CARGO_BIN_EXE_coldtrim"));
+    let run = images::while_asked(&command, "yes\n", write);
+    assert!(run.code == Some(3) && run.out.contains("changed while"), "{target}: {run:#?}");
+    tool_ok("blockdev", &["--flushbufs", volume]);
+    assert!(read_back(volume, file) == vec![7; 3 << 20], "{target}: the new file is not what was written");
+}
+
+/// The second reading must not come from a cache of the node that was named.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_write_by_another_way_while_asked_loses_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("new");
+    std::fs::write(&file, vec![7; 3 << 20]).expect("room");
+    let fresh = |name: &str| {
+        let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+        Loop::partitioned(&disk(folder.path(), name, Table::Gpt, &first, &second))
+    };
+    let device = fresh("by-disk.img");
+    let inside = format!("{}?offset={FIRST}", device.0);
+    survives_a_write_while_asked(&device.part(1), "", &device.part(1), &file, || debugfs_write(&inside, &file));
+    let device = fresh("by-partition.img");
+    let part = device.part(1);
+    survives_a_write_while_asked(&device.0, "--partition 1", &part, &file, || debugfs_write(&part, &file));
+    let image = ext4(folder.path(), "c.img");
+    let device = Loop::new(&image);
+    survives_a_write_while_asked(&device.0, "", &device.0, &file, || debugfs_write(&Loop::new(&image).0, &file));
+}
+
+/// A program that opens the device in the middle of a run, writes and goes is faster than a look once a second.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_quick_writer_during_the_run_ends_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("a.img");
+    std::fs::write(&image, vec![0x5A; 256 << 20]).expect("room");
+    tool_ok("mkfs.ext4", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0", text(&image)]);
+    let file = folder.path().join("new");
+    std::fs::write(&file, vec![7; 12 << 20]).expect("room");
+    let device = Loop::new(&image);
+    let log = folder.path().join("log");
+    let running = std::process::Command::new(env!("CARGO_BIN_EXE_coldtrim"))
+        .args(["trim", "--yes", "--max-rate", "8M", "--log", text(&log), &device.0])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("coldtrim");
+    let began = Instant::now();
+    while std::fs::read_to_string(&log).unwrap_or_default().lines().count() < 3 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is discarded");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    debugfs_write(&device.0, &file);
+    let run = images::Said::from(running.wait_with_output().expect("an end"));
+    run.expect(5, &["for writing"]);
+    assert!(read_back(&device.0, &file) == vec![7; 12 << 20], "the new file is not what was written");
+}
+
+/// Partition 1 of a disk, `first`, and what lies around it.
+fn named_alone(folder: &Path, table: Table, first: &Path, around: impl FnOnce(&Path)) -> PathBuf {
+    let image = disk(folder, "disk.img", table, first, &fat(folder, "b.img"));
+    around(&image);
+    image
+}
+
+/// What forbids a disk forbids its partitions, also when they are named by their own nodes or by where they are.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_partition_named_alone_is_judged_with_its_disk() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let volume = ext4(folder.path(), "a.img");
+    type Around<'a> = &'a dyn Fn(&Path);
+    let cases: [(Table, Around<'_>, &str); 3] = [
+        // A suspend image in the swap area beside it.
+        (
+            Table::Gpt,
+            &|image| {
+                images::put(image, SECOND, &[0; 8192]);
+                images::put(image, SECOND + 4086, b"S1SUSPEND\0");
+            },
+            "sleeping system",
+        ),
+        (
+            Table::Mbr,
+            &|image| images::put(image, (24 << 20) - 1024, b"Intel Raid ISM Cfg Sig. 1.0.00"),
+            "stale-raid-metadata",
+        ),
+        // Windows dynamic disks keep their volumes where they want.
+        (
+            Table::Gpt,
+            &|image| {
+                tool_ok("sgdisk", &["--typecode=1:AF9B60A0-1431-4F62-BC68-3311714A69AD", text(image)]);
+            },
+            "dynamic",
+        ),
+    ];
+    for (table, around, words) in cases {
+        let image = named_alone(folder.path(), table, &volume, around);
+        let before = Snapshot::take(&image);
+        let offset = said(&["trim", "--yes", "--offset", "1M", text(&image)]);
+        assert!(offset.code == Some(3) && format!("{offset:?}").contains(words), "{words}: {offset:#?}");
+        let device = Loop::partitioned(&image);
+        refused(&device.part(1), &[words]);
+        before.assert_untouched();
+    }
+    let device = Loop::partitioned(&named_alone(folder.path(), Table::Mbr, &volume, |_| ()));
+    said(&["trim", "--yes", &device.part(1)]).expect(0, &["discarded:"]);
+}
+
+/// A file has two names and two device numbers where an overlay filesystem lies over its folder.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_an_image_that_is_used_below_an_overlay_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["lower", "upper", "work", "over"] {
+        std::fs::create_dir(folder.path().join(name)).expect("a folder");
+    }
+    let place = |name: &str| text(&folder.path().join(name)).to_owned();
+    let image = ext4(&folder.path().join("upper"), "a.img");
+    let options = format!("lowerdir={},upperdir={},workdir={}", place("lower"), place("upper"), place("work"));
+    tool_ok("mount", &["-t", "overlay", "-o", &options, "overlay", &place("over")]);
+    let _mounted = Mounted(folder.path().join("over"));
+    let before = Snapshot::take(&image);
+    let device = Loop::new(&image);
+    refused(&format!("{}/a.img", place("over")), &["loop device", device.name()]);
+    before.assert_untouched();
+}
+
+/// Neither a lease nor the list of open files tells who uses the file of somebody else.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_the_image_of_another_user_is_refused_where_nobody_can_tell_who_uses_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let program = folder.path().join("coldtrim");
+    std::fs::copy(env!("CARGO_BIN_EXE_coldtrim"), &program).expect("a copy that everybody may run");
+    for path in [folder.path(), &image, &program] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("rights");
+    }
+    let before = Snapshot::take(&image);
+    let user = ["--reuid", "65534", "--clear-groups", text(&program)];
+    let run = images::Said::from(tool("setpriv", &[&user, &["trim", "--yes", text(&image)][..]].concat()));
+    run.expect(3, &["nobody can tell", "as root"]);
+    before.assert_untouched();
 }
 
 /// Who is not root does not see the open files of others; the kernel still tells that there are some.

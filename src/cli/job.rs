@@ -3,7 +3,7 @@
 use super::args::{ColorArg, Command, MapFormatArg, OutputArgs, ProbeArgs, ProgressArg, TargetArgs, TrimArgs};
 use crate::report::progress::Mode;
 use crate::report::text::Paint;
-use coldtrim_parsers::stack::{Options, WitnessMode};
+use coldtrim_parsers::stack::{Depth, Options, WitnessMode};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Consent;
 use std::io::IsTerminal;
@@ -299,7 +299,7 @@ fn scope(args: TargetArgs) -> Result<Scope, UsageError> {
         targets: args.targets,
         offset: args.offset.unwrap_or(0),
         size: args.size,
-        options: Options { witness, partitions: args.partition, expect: args.fs, tables_only: false },
+        options: Options { witness, partitions: args.partition, expect: args.fs, depth: Depth::Whole },
         accept: args.accept,
     })
 }

@@ -6,10 +6,11 @@ use crate::sandbox::{SandboxLayer, read_stack};
 use crate::target::Target;
 use crate::target::facts::PartitionFacts;
 use anyhow::Result;
-use coldtrim_parsers::stack::{Content, FoundTable, Options};
+use coldtrim_parsers::stack::{Content, Depth, FoundTable, Options, WitnessMode};
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Finding;
 use std::fs::File;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// The bytes of a target that `--offset` and `--size` leave; inside one partition where there is a table.
@@ -23,10 +24,10 @@ pub fn window(target: &Target, scope: &Scope, stop: &AtomicBool) -> Result<ByteR
         return Ok(named);
     }
     let table = match table(target.reader()?, size, target.logical_sector(), stop)? {
-        Ok(Some(table)) => table,
-        Ok(None) => return Ok(named),
-        Err(_) if scope.size.is_some() => return Ok(named),
-        Err(why) => return Err(UsageError::NoEnd { path: path(), why }.into()),
+        Layout::Divided(table) => table,
+        Layout::Plain(_) => return Ok(named),
+        Layout::Unclear(_) if scope.size.is_some() => return Ok(named),
+        Layout::Unclear(why) => return Err(UsageError::NoEnd { path: path(), why }.into()),
     };
     let (what, bound) = around(&table, named.start(), size);
     if scope.size.is_some() && named.end() > bound {
@@ -47,8 +48,73 @@ fn around(table: &FoundTable, at: u64, size: u64) -> (String, u64) {
     }
 }
 
-/// What speaks against a device whose partitions the kernel sees elsewhere than its table puts them.
-pub fn objections(target: &Target, stop: &AtomicBool) -> Result<Vec<Finding>> {
+/// What speaks against the part of a target that was named, because of what lies around it: the kernel sees partitions
+/// elsewhere than the table puts them, or all of it belongs to something that the part alone does not show.
+pub fn objections(target: &Target, window: ByteRange, stop: &AtomicBool) -> Result<Vec<Finding>> {
+    let mut found = strangers(target, stop)?;
+    match (target.disk(), target.partition()) {
+        (Some(disk), Some(partition)) => {
+            let whole = SandboxLayer {
+                file: target.disk_reader()?,
+                offset: 0,
+                len: disk.size,
+                sector_size: disk.logical_sector,
+            };
+            found.extend(said_by(whole, partition.range, &disk.node, stop)?);
+        }
+        _ if window.start() == 0 && window.len() == target.size() => {}
+        _ => {
+            let (file, len) = (target.reader()?, target.size());
+            let whole = SandboxLayer { file, offset: 0, len, sector_size: target.logical_sector() };
+            found.extend(said_by(whole, window, target.path(), stop)?);
+        }
+    }
+    Ok(found)
+}
+
+/// What the whole says about a part of it: a suspend image beside it, records of a RAID around it, a type that tells
+/// whose it is, hashes that cover it.
+fn said_by(whole: SandboxLayer, part: ByteRange, name: &Path, stop: &AtomicBool) -> Result<Vec<Finding>> {
+    let (len, sector_size) = (whole.len, whole.sector_size);
+    let found = match table(whole.file.try_clone()?, len, sector_size, stop)? {
+        Layout::Divided(found) => found,
+        // A volume with less behind it than it could have.
+        Layout::Plain(Some(_)) if part.start() == 0 => return Ok(Vec::new()),
+        Layout::Plain(Some(owner)) => return Ok(vec![owned(name, &owner)]),
+        Layout::Plain(None) | Layout::Unclear(_) => return Ok(Vec::new()),
+    };
+    let number = found.parts.iter().find(|known| known.range.start() == part.start()).map(|known| known.number);
+    let options = Options {
+        depth: Depth::Surroundings,
+        witness: WitnessMode::Never,
+        partitions: vec![number.unwrap_or(0)],
+        ..Options::default()
+    };
+    let stack = read_stack(vec![whole], &options, stop)?.stack;
+    let remarks = stack.remarks.into_iter().map(|remark| remark.finding);
+    let findings = remarks.chain(stack.nodes.into_iter().flat_map(|node| of_partition(node.content)));
+    let disk = name.display().to_string();
+    Ok(findings.map(|found| Finding { remedy: found.remedy.replace("DISK", &disk), ..found }).collect())
+}
+
+/// What the whole says about one of its partitions.
+fn of_partition(content: Content) -> Vec<Finding> {
+    match content {
+        Content::Volume { volume, .. } => volume.findings,
+        Content::Refused { finding, .. } => vec![finding],
+        Content::Kept { .. } => Vec::new(),
+    }
+}
+
+fn owned(name: &Path, owner: &str) -> Finding {
+    Finding::refusal(
+        format!("{} as a whole is {owner}, so what is free inside of it only {owner} tells", name.display()),
+        "name the whole, without --offset; if those signatures are stale: wipefs DEVICE lists them",
+    )
+}
+
+/// Partitions that the kernel sees elsewhere than the table puts them.
+fn strangers(target: &Target, stop: &AtomicBool) -> Result<Vec<Finding>> {
     let known = target.disk_partitions();
     let Some(disk) = target.disk().filter(|_| !known.is_empty()) else { return Ok(Vec::new()) };
     let table = table(target.disk_reader()?, disk.size, disk.logical_sector, stop)?;
@@ -59,12 +125,12 @@ pub fn objections(target: &Target, stop: &AtomicBool) -> Result<Vec<Finding>> {
 /// True for a partition that is in the table, too, or lies in one that the kernel divides further (BSD slices). Without a
 /// table, for one that begins with the disk: what lies at its start is what lies at the disk's start. mkfs.fat writes such
 /// an entry into the boot sector of a disk without partitions (`--mbr`), for Windows.
-fn is_explained(partition: &PartitionFacts, table: &Result<Option<FoundTable>, String>, sector: u64) -> bool {
+fn is_explained(partition: &PartitionFacts, table: &Layout, sector: u64) -> bool {
     let range = partition.range;
     let table = match table {
-        Ok(Some(table)) => table,
-        Ok(None) => return range.start() == 0,
-        Err(_) => return false,
+        Layout::Divided(table) => table,
+        Layout::Plain(_) => return range.start() == 0,
+        Layout::Unclear(_) => return false,
     };
     // The kernel shows an extended partition as its first two sectors of 512 bytes, or one larger one
     // (`block/partitions/msdos.c`).
@@ -75,11 +141,12 @@ fn is_explained(partition: &PartitionFacts, table: &Result<Option<FoundTable>, S
     }) || is_extended()
 }
 
-fn disagreement(partition: &PartitionFacts, table: &Result<Option<FoundTable>, String>) -> Finding {
+fn disagreement(partition: &PartitionFacts, table: &Layout) -> Finding {
     let said = match table {
-        Err(why) => why.clone(),
-        Ok(None) => "no partition table can be read on the disk".to_owned(),
-        Ok(Some(table)) => match table.parts.iter().find(|part| part.number == partition.index) {
+        Layout::Unclear(why) => why.clone(),
+        Layout::Plain(Some(owner)) => format!("the disk as a whole is {owner}, without a partition table"),
+        Layout::Plain(None) => "no partition table can be read on the disk".to_owned(),
+        Layout::Divided(table) => match table.parts.iter().find(|part| part.number == partition.index) {
             Some(part) => format!("the table on the disk ({}) puts it at {}", table.format, part.range),
             None => format!("the table on the disk ({}) has no such partition", table.format),
         },
@@ -95,17 +162,25 @@ fn disagreement(partition: &PartitionFacts, table: &Result<Option<FoundTable>, S
     )
 }
 
-/// The partition table of a device or an image, none where there is none, or why it cannot be used.
-fn table(file: File, len: u64, sector_size: u64, stop: &AtomicBool) -> Result<Result<Option<FoundTable>, String>> {
-    let options = Options { tables_only: true, ..Options::default() };
-    let reading = read_stack(vec![SandboxLayer { file, offset: 0, len, sector_size }], &options, stop)?;
-    let refused = reading.stack.nodes.into_iter().find_map(|node| match node.content {
-        Content::Refused { finding, .. } => Some(finding.message),
-        Content::Volume { .. } | Content::Kept { .. } => None,
-    });
-    Ok(match (reading.stack.tables.into_iter().next(), refused) {
-        (Some(table), _) => Ok(Some(table)),
-        (None, None) => Ok(None),
-        (None, Some(why)) => Err(why),
+/// How a device or an image is divided.
+enum Layout {
+    /// By this table.
+    Divided(FoundTable),
+    /// Not at all, and what its signatures say that it is.
+    Plain(Option<String>),
+    /// Why that cannot be said.
+    Unclear(String),
+}
+
+fn table(file: File, len: u64, sector_size: u64, stop: &AtomicBool) -> Result<Layout> {
+    let options = Options { depth: Depth::Tables, ..Options::default() };
+    let stack = read_stack(vec![SandboxLayer { file, offset: 0, len, sector_size }], &options, stop)?.stack;
+    if let Some(table) = stack.tables.into_iter().next() {
+        return Ok(Layout::Divided(table));
+    }
+    Ok(match stack.nodes.into_iter().next().map(|node| node.content) {
+        Some(Content::Refused { finding, .. }) => Layout::Unclear(finding.message),
+        Some(Content::Kept { format, .. }) => Layout::Plain(format),
+        Some(Content::Volume { .. }) | None => Layout::Plain(None),
     })
 }

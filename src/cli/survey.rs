@@ -43,7 +43,6 @@ impl Survey {
         let open = |spec| opener.open(spec, intent, &identify);
         let targets = scope.targets.iter().map(String::as_str).map(open).collect::<Result<Vec<_>, TargetError>>()?;
         places_are_distinct(&targets, &scope.targets)?;
-        targets.iter().try_for_each(Target::drop_caches)?;
         let (pasts, unread): (Vec<Past>, Vec<Vec<String>>) = targets.iter().map(past::of).unzip();
         let report = Report::new(command);
         let mut survey = Self { targets, report, gaps: Vec::new(), mappings: Vec::new(), notes: Vec::new(), pasts };
@@ -64,10 +63,14 @@ impl Survey {
 
     /// Reads everything (again) and makes the report anew.
     pub fn read(&mut self, scope: &Scope, stop: &AtomicBool) -> Result<()> {
+        self.targets.iter().try_for_each(Target::drop_caches)?;
         self.targets.iter_mut().for_each(Target::note_writes);
         let windows =
             self.targets.iter().map(|target| layout::window(target, scope, stop)).collect::<Result<Vec<_>>>()?;
-        let strange = self.targets.iter().map(|target| layout::objections(target, stop)).collect::<Result<Vec<_>>>()?;
+        let around = self.targets.iter().zip(&windows);
+        let strange = around
+            .map(|(target, window)| layout::objections(target, *window, stop))
+            .collect::<Result<Vec<Vec<Finding>>>>()?;
         let layers = self
             .targets
             .iter()
@@ -82,7 +85,10 @@ impl Survey {
             .zip(&scope.targets)
             .zip(strange)
             .enumerate()
-            .map(|(index, ((target, spec), strange))| {
+            .map(|(index, ((target, spec), mut strange))| {
+                let own = reading.stack.nodes.iter().filter(|node| node.device == index).flat_map(said);
+                let own: Vec<&str> = own.map(|finding| finding.message.as_str()).collect();
+                strange.retain(|finding| !own.contains(&finding.message.as_str()));
                 target_report(target, spec, strange, reading.stack.table(index), &scope.accept)
             })
             .collect();
@@ -198,7 +204,8 @@ fn target_report(
         name: spec.to_owned(),
         kind: device::kind(target).to_owned(),
         size: target.size(),
-        sector_size: table.map_or(target.logical_sector(), |table| table.sector_size),
+        // A device counts in its own sectors, whatever it showed when the table was made.
+        sector_size: table.filter(|_| disk.is_none()).map_or(target.logical_sector(), |table| table.sector_size),
         sector_size_known: disk.is_some() || table.is_some(),
         disk: disk.map(|disk| disk.node.display().to_string()),
         disk_offset: target.range_on_disk().map_or(0, ByteRange::start),
@@ -216,7 +223,11 @@ fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> 
     let name = name_of(target, node.part.as_ref().map(|part| part.number), offset);
     let mut report = VolumeReport::unknown(node.device, offset, node.range.len());
     report.partition = node.part.map(|part| part.number);
-    let reason = |finding: &Finding| Reason::new(finding, &name, accept);
+    let disk = target.disk().map_or(target.path(), |disk| &disk.node).display().to_string();
+    let reason = |finding: &Finding| {
+        let remedy = finding.remedy.replace("DISK", &disk);
+        Reason::new(&Finding { remedy, ..finding.clone() }, &name, accept)
+    };
     match node.content {
         Content::Kept { format, reason: why, .. } => {
             report.format = format;
@@ -245,6 +256,15 @@ fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> 
         }
     }
     report
+}
+
+/// What was found about an area.
+fn said(node: &Node) -> &[Finding] {
+    match &node.content {
+        Content::Volume { volume, .. } => &volume.findings,
+        Content::Refused { finding, .. } => std::slice::from_ref(finding),
+        Content::Kept { .. } => &[],
+    }
 }
 
 /// Carries the free space of a volume on an array down to the targets, and adds what forbids that.

@@ -150,6 +150,7 @@ fn clean(stack: &mut Stack) {
         array.members.iter_mut().for_each(|member| clean_text(&mut member.role));
         array.findings.iter_mut().for_each(clean_finding);
     }
+    stack.remarks.iter_mut().for_each(|remark| clean_finding(&mut remark.finding));
     for table in &mut stack.tables {
         clean_text(&mut table.format);
         table.parts.iter_mut().for_each(clean_part);

@@ -74,6 +74,11 @@ fn explained(path: &Path, step: &'static str, cause: io::Error) -> TargetError {
         Some(Errno::ENOENT | Errno::ENOTDIR | Errno::ENXIO | Errno::ENODEV) => TargetError::NotFound(path),
         Some(Errno::EACCES | Errno::EPERM) => TargetError::Permission { path },
         Some(Errno::ENOMEDIUM) => TargetError::Empty(path),
+        // Somebody holds a lease and has not given it up.
+        Some(Errno::EWOULDBLOCK) => {
+            let users = vec![User { node: path.clone(), by: Use::Unseen }];
+            TargetError::InUse { path, users }
+        }
         Some(Errno::EBUSY) => {
             let users = vec![User { node: path.clone(), by: Use::Claimed }];
             TargetError::InUse { path, users }

@@ -81,6 +81,13 @@ pub enum TargetError {
     /// No medium.
     #[error("{} has no size; is there a medium in it?", .0.display())]
     Empty(PathBuf),
+    /// Nobody can tell whether it is in use.
+    #[error(
+        "{} may be in use, and nobody can tell: the kernel gives no lease on it, and the open files of other users' processes \
+         cannot be seen. Run it as the owner of the file, or as root",
+        .0.display()
+    )]
+    Unknowable(PathBuf),
     /// Not the device that it was.
     #[error("{} is not the device any more that it was a moment ago ({what}); nothing more is sent to it", path.display())]
     Changed {
@@ -105,7 +112,14 @@ pub enum TargetError {
 impl TargetError {
     /// True when this is a refusal for safety; false for a failure or a wrong name.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::MountPoint { .. } | Self::VirtualDisk { .. } | Self::InUse { .. } | Self::Changed { .. })
+        matches!(
+            self,
+            Self::MountPoint { .. }
+                | Self::VirtualDisk { .. }
+                | Self::InUse { .. }
+                | Self::Unknowable(_)
+                | Self::Changed { .. }
+        )
     }
 
     /// True when the name itself is wrong: it names nothing, several things or no disk.

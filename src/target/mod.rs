@@ -20,6 +20,7 @@ mod sys;
 mod sysfs;
 pub mod usage;
 mod virtual_disk;
+mod visitors;
 mod watch;
 
 #[cfg(test)]
@@ -43,6 +44,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usage::User;
+use visitors::Visitors;
 use watch::Writes;
 
 /// What is going to happen to a target.
@@ -84,6 +86,8 @@ pub struct Target {
     writes: Writes,
     /// Whether a lease tells when somebody opens the image.
     leased: bool,
+    /// What tells when somebody opens the device.
+    visitors: Option<Visitors>,
     users: Vec<User>,
     claim: Option<Arc<Claim>>,
 }
@@ -113,6 +117,7 @@ impl Target {
             inode: (0, 0),
             writes: Writes::Unknown,
             leased: false,
+            visitors: None,
             thing: Thing::Device { disk: Box::new(disk), partition: partition.map(Box::new) },
             users: Vec::new(),
             claim: None,
@@ -136,6 +141,7 @@ impl Target {
             inode: (metadata.dev(), metadata.ino()),
             writes: Writes::Unknown,
             leased: false,
+            visitors: None,
             thing: Thing::Image,
             users: Vec::new(),
             claim: None,

@@ -4,7 +4,7 @@ use super::claim::{self, Claim, Reach};
 use super::error::TargetError;
 use super::resolve::{self, Identify};
 use super::sysfs::{DeviceNumber, Roots};
-use super::usage::{Use, User};
+use super::usage::{self, Use, User};
 use super::{Intent, Target, Thing, facts, sys, virtual_disk};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -39,7 +39,7 @@ impl Opener {
         if metadata.file_type().is_block_device() {
             self.open_device(path, &metadata, intent)
         } else {
-            self.open_image(path, intent)
+            self.open_image(path, &metadata, intent)
         }
     }
 
@@ -91,7 +91,12 @@ impl Opener {
         Ok(claim)
     }
 
-    fn open_image(&self, path: PathBuf, intent: Intent) -> Result<Target, TargetError> {
+    fn open_image(&self, path: PathBuf, metadata: &Metadata, intent: Intent) -> Result<Target, TargetError> {
+        // To open it would end the run of whoever trims it now.
+        if let Some(owner) = usage::leased(&self.roots, metadata) {
+            let users = vec![User { node: path.clone(), by: Use::Locked(owner) }];
+            return Err(TargetError::InUse { path, users });
+        }
         let file = claim::open(&path, false, false)?;
         let mut target = Target::of_image(&self.roots, path, file)?;
         virtual_disk::refuse(&target.path, &target.file, target.size, true)?;

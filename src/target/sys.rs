@@ -99,6 +99,8 @@ pub(super) struct Seen {
     pub device: u64,
     /// st_ino.
     pub inode: u64,
+    /// st_size.
+    pub size: u64,
     /// st_rdev of a block device.
     pub block: Option<u64>,
 }
@@ -108,7 +110,7 @@ pub(super) fn seen(path: &Path) -> io::Result<Seen> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: statx is a plain C struct of integers, for which zeros are valid.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE | libc::STATX_INO);
+    let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_TYPE | libc::STATX_INO | libc::STATX_SIZE);
     // SAFETY: the path is a live C string, and the kernel writes one statx to a live one.
     let answer = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, mask, &raw mut found) };
     Errno::result(answer)?;
@@ -116,6 +118,7 @@ pub(super) fn seen(path: &Path) -> io::Result<Seen> {
     Ok(Seen {
         device: libc::makedev(found.stx_dev_major, found.stx_dev_minor),
         inode: found.stx_ino,
+        size: found.stx_size,
         block: is_block.then(|| libc::makedev(found.stx_rdev_major, found.stx_rdev_minor)),
     })
 }
@@ -159,10 +162,20 @@ pub(super) fn is_leased(file: &File) -> bool {
 const REMOTE: [u32; 5] = [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x5346_414F];
 
 fn is_remote(file: &File) -> bool {
-    let kind = nix::sys::statfs::fstatfs(file).map(|found| found.filesystem_type().0);
-    // The numbers have 32 bits, whatever the width and sign of the field.
-    let low = kind.map(|kind| kind.to_le_bytes()[..4].try_into().map_or(0, u32::from_le_bytes));
-    low.is_ok_and(|low| REMOTE.contains(&low))
+    nix::sys::statfs::fstatfs(file).is_ok_and(|found| REMOTE.contains(&magic(&found)))
+}
+
+/// OVERLAYFS_SUPER_MAGIC of linux/magic.h.
+const OVERLAY: u32 = 0x794C_7630;
+
+/// True for a file on an overlay filesystem.
+pub(super) fn is_on_overlay(path: &Path) -> bool {
+    nix::sys::statfs::statfs(path).is_ok_and(|found| magic(&found) == OVERLAY)
+}
+
+/// The number of a kind of filesystem; it has 32 bits, whatever the width and sign of the field.
+fn magic(found: &nix::sys::statfs::Statfs) -> u32 {
+    found.filesystem_type().0.to_le_bytes()[..4].try_into().map_or(0, u32::from_le_bytes)
 }
 
 /// linux/fcntl.h (asm-generic/fcntl.h).

@@ -7,9 +7,10 @@ mod scan;
 
 #[cfg(test)]
 pub(super) use scan::unescaped;
-pub(super) use scan::{Mount, lock_owner, unseen};
+pub(super) use scan::{Mount, leased, lock_owner, unseen};
 
 use super::facts::{DiskFacts, Kind, PartitionFacts, lookup, partitions};
+use super::sys;
 use super::sysfs::Roots;
 use scan::{Backing, Wanted, backing, holders, of_backing_file, of_nodes};
 use serde::Serialize;
@@ -189,10 +190,19 @@ fn below(roots: &Roots, disk: &DiskFacts) -> Vec<User> {
     users
 }
 
+/// The file behind a loop device, where its name still leads to it.
+pub(super) fn file_behind(roots: &Roots, disk: &DiskFacts) -> Option<PathBuf> {
+    match (disk.kind == Kind::Loop).then(|| backing(roots, &disk.name, &disk.node))?? {
+        Backing::File(file) => file.at_its_name(),
+        Backing::Device(_) => None,
+    }
+}
+
 /// Who uses an image file.
 pub fn of_image(roots: &Roots, path: &Path, metadata: &Metadata) -> Vec<User> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    sorted(of_nodes(roots, &Wanted::Image { path, device: metadata.dev(), inode: metadata.ino() }))
+    let on_overlay = sys::is_on_overlay(&path).then_some(metadata.len());
+    sorted(of_nodes(roots, &Wanted::Image { path, device: metadata.dev(), inode: metadata.ino(), on_overlay }))
 }
 
 fn sorted(mut users: Vec<User>) -> Vec<User> {

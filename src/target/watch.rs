@@ -2,25 +2,57 @@
 
 use super::claim;
 use super::error::TargetError;
+use super::facts::PartitionFacts;
+use super::sysfs::DeviceNumber;
 use super::usage::{self, Use, User};
+use super::visitors::{News, Visitors};
 use super::{Target, Thing, facts, sys};
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long, and how often, a program that has the target open is given time to leave.
 const VISIT: Duration = Duration::from_millis(150);
 const VISITS: u32 = 4;
 
+/// When a file was last changed, in seconds and nanoseconds: its contents, and anything of it.
+type Times = [(i64, i64); 2];
+
 /// What shows that somebody has written to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writes {
     /// Not looked at yet, or not to be had.
     Unknown,
-    /// When an image was last changed, in seconds and nanoseconds: its contents, and anything of it.
-    Image([(i64, i64); 2]),
-    /// Sectors that the kernel has written to a device since it came.
-    Device(u64),
+    /// When an image was last changed.
+    Image(Times),
+    /// Of a device.
+    Device {
+        /// Sectors that the kernel has written to it since it came.
+        sectors: u64,
+        /// The same for its whole disk.
+        of_disk: u64,
+        /// When the file behind a loop device was last changed.
+        behind: Option<Times>,
+    },
+}
+
+impl Writes {
+    /// True unless this shows that nobody has written since it was `before`. What is written to other partitions changes
+    /// the file behind a loop device, too.
+    fn is_later_than(self, before: Self) -> bool {
+        match (before, self) {
+            (
+                Self::Device { sectors, of_disk, behind },
+                Self::Device { sectors: now, of_disk: of_disk_now, behind: behind_now },
+            ) => sectors != now || (behind != behind_now && of_disk == of_disk_now),
+            (before, now) => before != now,
+        }
+    }
+}
+
+fn times(found: &Metadata) -> Times {
+    [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())]
 }
 
 /// What went wrong on a disk since it came (sysfs, SCSI disks only). A reset is among it, also where the kernel has sent
@@ -46,61 +78,120 @@ impl Troubles {
 }
 
 impl Target {
-    /// Notes what shows that somebody writes, before the target is read.
+    /// Notes what shows that somebody writes, before the target is read, and again when what a trial wrote is part of it.
     pub fn note_writes(&mut self) {
         self.writes = self.writes_now();
     }
 
     fn writes_now(&self) -> Writes {
-        let Thing::Device { disk, partition } = &self.thing else {
-            return self.file.metadata().map_or(Writes::Unknown, |found| {
-                Writes::Image([(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())])
-            });
+        let Some(disk) = self.disk() else {
+            return self.file.metadata().map_or(Writes::Unknown, |found| Writes::Image(times(&found)));
         };
-        let sysfs = partition.as_ref().map_or(&disk.sysfs, |partition| &partition.sysfs);
-        sectors_written(sysfs).map_or(Writes::Unknown, Writes::Device)
+        let behind = usage::file_behind(&self.roots, disk).and_then(|path| std::fs::metadata(path).ok());
+        let (Some(of_disk), Some(sectors)) = (sectors_written(&disk.sysfs), self.sectors_now()) else {
+            return Writes::Unknown;
+        };
+        Writes::Device { sectors, of_disk, behind: behind.as_ref().map(times) }
+    }
+
+    /// Sectors written to a device since it came.
+    fn sectors_now(&self) -> Option<u64> {
+        match self.partition() {
+            None => sectors_written(&self.disk()?.sysfs),
+            Some(partition) => self.sectors_written_inside(partition),
+        }
+    }
+
+    /// Sectors written to a partition by its own node or by that of the whole disk, which counts what is written to any
+    /// partition. The counters are not read at one moment, so until the others stand still; where they never do, the
+    /// partition's own.
+    fn sectors_written_inside(&self, partition: &PartitionFacts) -> Option<u64> {
+        let disk = self.disk()?;
+        let parts = self.disk_partitions();
+        let others: Vec<&PartitionFacts> =
+            parts.iter().filter(|other| !other.range.overlaps(partition.range)).collect();
+        let beside = || others.iter().map(|other| sectors_written(&other.sysfs)).sum::<Option<u64>>();
+        for _ in 0..20 {
+            let (before, all, after) = (beside()?, sectors_written(&disk.sysfs)?, beside()?);
+            if before == after {
+                return all.checked_sub(before);
+            }
+        }
+        sectors_written(&partition.sysfs)
     }
 
     /// The last look before the first command: the target is what it was, nobody uses it, and nobody has written to
-    /// it since it was read. From here on nobody can open an image without being noticed, where the filesystem that
-    /// holds it has leases. Gives a remark where that is not so.
+    /// it since it was read. From here on nobody can open it without being noticed, where the kernel tells. Gives a remark
+    /// where that is not so.
     ///
     /// # Errors
-    /// The target is another, in use, or was written to.
-    pub fn seal(&mut self) -> Result<Option<&'static str>, TargetError> {
+    /// The target is another, in use, or was written to; or it may be in use and nobody can tell.
+    pub fn seal(&mut self) -> Result<Option<String>, TargetError> {
         self.must_be_unchanged()?;
+        let remark = match self.thing {
+            Thing::Image => self.take_lease()?,
+            Thing::Device { .. } => self.listen(),
+        };
         self.must_be_still_unused()?;
-        let mut remark = None;
-        if let (Thing::Image, Some(claim)) = (&self.thing, &self.claim) {
-            // A lease needs ours to be the only open file description.
-            self.file = claim.file().try_clone().map_err(|cause| self.failed("duplicating its descriptor", cause))?;
-            match sys::lease(&self.file) {
-                Ok(()) => self.leased = true,
-                Err(error) if error.raw_os_error() == Some(nix::libc::EAGAIN) => {
-                    return Err(self.in_use(vec![User { node: self.path.clone(), by: Use::Unseen }]));
-                }
-                // Somebody else's file, or a filesystem without leases.
-                Err(_) => {
-                    remark = Some(
-                        "the kernel gives no lease on this image, so who opens it meanwhile is looked for once a second only",
-                    );
-                }
-            }
-        }
-        if self.writes_now() != self.writes {
+        self.drop_caches()?;
+        if self.writes_now().is_later_than(self.writes) {
             return Err(self.changed("somebody has written to it since it was read"));
         }
         Ok(remark)
     }
 
-    /// An error when the target is not what it was, or somebody waits to open the image. Cheap enough to be asked
-    /// before every command.
+    fn take_lease(&mut self) -> Result<Option<String>, TargetError> {
+        let Some(claim) = &self.claim else { return Ok(None) };
+        // A lease needs ours to be the only open file description.
+        self.file = claim.file().try_clone().map_err(|cause| self.failed("duplicating its descriptor", cause))?;
+        match sys::lease(&self.file) {
+            Ok(()) => {
+                self.leased = true;
+                Ok(None)
+            }
+            Err(error) if error.raw_os_error() == Some(nix::libc::EAGAIN) => Err(self.in_use(vec![self.unseen_user()])),
+            // Somebody else's file, or a filesystem without leases.
+            Err(_) if usage::unseen(&self.roots) > 0 => Err(TargetError::Unknowable(self.path.clone())),
+            Err(_) => Ok(Some(seldom("the kernel gives no lease on this image"))),
+        }
+    }
+
+    /// Listens for programs that open the device by any of its nodes, or the file behind it.
+    fn listen(&mut self) -> Option<String> {
+        let mut nodes: Vec<PathBuf> = self.nodes().into_iter().map(|(node, _)| node).collect();
+        nodes.extend(self.disk().and_then(|disk| usage::file_behind(&self.roots, disk)));
+        match Visitors::of(&nodes) {
+            Ok(visitors) => {
+                self.visitors = Some(visitors);
+                None
+            }
+            Err(error) => Some(seldom(&format!("the kernel does not tell who opens this device ({error})"))),
+        }
+    }
+
+    /// An error when the target is not what it was, somebody waits to open the image, or has come to the device. Cheap
+    /// enough to be asked before every command.
     pub fn must_be_undisturbed(&self) -> Result<(), TargetError> {
         self.must_be_unchanged()?;
         if self.leased && !sys::is_leased(&self.file) {
             let users = self.settled_users(true).into_iter().filter(|user| user.forbids(true)).collect::<Vec<_>>();
-            let unseen = vec![User { node: self.path.clone(), by: Use::Unseen }];
-            return Err(self.in_use(if users.is_empty() { unseen } else { users }));
+            return Err(self.in_use(if users.is_empty() { vec![self.unseen_user()] } else { users }));
+        }
+        loop {
+            match self.visitors.as_ref().map_or(News::Nothing, Visitors::news) {
+                News::Nothing => break,
+                // A visitor who leaves while we look may have written, which is news again.
+                News::Opened => self.must_be_still_unused()?,
+                News::Wrote(id) => {
+                    return Err(self.changed(&format!("process {id} has opened it for writing since the run began")));
+                }
+            }
+        }
+        // A run changes the file behind a loop device itself.
+        if let Writes::Device { sectors, .. } = self.writes
+            && self.sectors_now() != Some(sectors)
+        {
+            return Err(self.changed("somebody has written to it since the run began"));
         }
         Ok(())
     }
@@ -114,6 +205,10 @@ impl Target {
         Some(Troubles { errors: count("ioerr_cnt")?, timeouts: count("iotmo_cnt").unwrap_or(0) })
     }
 
+    fn unseen_user(&self) -> User {
+        User { node: self.path.clone(), by: Use::Unseen }
+    }
+
     fn in_use(&self, users: Vec<User>) -> TargetError {
         TargetError::InUse { path: self.path.clone(), users }
     }
@@ -121,16 +216,7 @@ impl Target {
     /// Writes back and drops what the kernel has cached of this node, its whole disk, and the disk's partitions when
     /// the target is the disk: no answer may come from a cache.
     pub fn drop_caches(&self) -> Result<(), TargetError> {
-        let Thing::Device { disk, partition } = &self.thing else { return Ok(()) };
-        let mut nodes = vec![(disk.node.clone(), disk.number)];
-        match partition {
-            Some(partition) => nodes.push((partition.node.clone(), partition.number)),
-            None => {
-                let parts = facts::partitions(&self.roots, disk);
-                nodes.extend(parts.into_iter().map(|part| (part.node, part.number)));
-            }
-        }
-        for (node, number) in nodes {
+        for (node, number) in self.nodes() {
             let flushed = claim::open_node(&node, number, false, false).and_then(|file| {
                 sys::flush_cache(&file).map_err(|cause| match cause.kind() {
                     std::io::ErrorKind::PermissionDenied => TargetError::Permission { path: node.clone() },
@@ -145,6 +231,17 @@ impl Target {
             }
         }
         Ok(())
+    }
+
+    /// The nodes of a device by which its bytes can be reached: its own, that of its whole disk, and those of the disk's
+    /// partitions when the target is the disk.
+    fn nodes(&self) -> Vec<(PathBuf, DeviceNumber)> {
+        let Thing::Device { disk, partition } = &self.thing else { return Vec::new() };
+        let parts = match partition {
+            Some(partition) => vec![(partition.node.clone(), partition.number)],
+            None => self.disk_partitions().into_iter().map(|part| (part.node, part.number)).collect(),
+        };
+        [(disk.node.clone(), disk.number)].into_iter().chain(parts).collect()
     }
 
     /// An error unless the target is still what it was when it was opened: same device, same size, still there.
@@ -247,6 +344,10 @@ impl Target {
         let users: Vec<User> = self.users.iter().filter(|user| user.forbids(is_image)).cloned().collect();
         if users.is_empty() { Ok(()) } else { Err(self.in_use(users)) }
     }
+}
+
+fn seldom(why: &str) -> String {
+    format!("{why}, so who opens it meanwhile is looked for once a second only")
 }
 
 /// Field 7 of a block device's `stat` (Documentation/block/stat.rst). Pass-through commands do not count, discards have

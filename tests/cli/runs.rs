@@ -262,6 +262,22 @@ fn an_interrupted_run_says_what_is_done_and_a_second_one_completes_it() {
     }
 }
 
+/// A look at an image does not end the run of another coldtrim on it.
+#[test]
+fn a_second_run_on_the_same_image_is_refused_and_disturbs_nobody() {
+    let run = Slow::start(&[]);
+    for args in [&["map"][..], &["trim", "--yes"]] {
+        said(&[args, &[text(&run.image)]].concat()).expect(3, &["locked by process"]);
+    }
+    let so_far = run.logged().len();
+    while run.logged().len() <= so_far {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (ended, run) = run.end(Signal::SIGINT);
+    run.expect(130, &["interrupted"]);
+    ended.complete();
+}
+
 #[test]
 fn an_interrupted_run_leaves_a_whole_json_object() {
     let (ended, run) = Slow::start(&["--json"]).end(Signal::SIGINT);

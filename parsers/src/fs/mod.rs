@@ -25,6 +25,12 @@ pub trait Format: Sync {
     /// The exact names that [`Volume::format`] can have.
     fn variants(&self) -> &'static [&'static str];
 
+    /// True when other volumes of the same disk say something about one of this format: a hibernated system has all of
+    /// them mounted.
+    fn minds_neighbours(&self) -> bool {
+        false
+    }
+
     /// True when the source carries this format's signature. Cheap, and never an opinion about health.
     fn probe(&self, source: &dyn Source) -> Result<bool, ParseError>;
 

@@ -63,6 +63,12 @@ pub(super) fn set_records_apart(found: Vec<Claim>) -> (Vec<Claim>, Vec<&'static 
     (rest, rows.collect())
 }
 
+/// The same for records at the end of a disk that is divided: the command to type is about the disk, not the volume.
+pub(super) fn stale_records_of_disk(row: &Foreign) -> Finding {
+    let finding = stale_records(row);
+    Finding { remedy: finding.remedy.replace("DEVICE", "DISK"), ..finding }
+}
+
 pub(super) fn stale_records(row: &Foreign) -> Finding {
     Finding::consent(
         Consent::StaleRaidMetadata,

@@ -1,13 +1,14 @@
 //! From a device to the areas that no table divides further.
 
-use super::claims::{Claim, claims, set_records_apart, stale_records};
+use super::claims::{Claim, claims, set_records_apart, stale_records_of_disk};
 use super::gaps::between;
 use super::leaf::refused_by_error;
-use super::{FoundTable, Layer, Leaf, Node, Stack};
+use super::{FoundTable, Layer, Leaf, Node, Remark, Stack};
 use crate::container::Table;
 use crate::foreign::{FOREIGN, Meaning};
 use crate::source::{Source, Window};
 use crate::units::ByteRange;
+use crate::volume::Finding;
 
 /// Finds the areas of a device, and the table that divides it.
 pub(super) fn discover(device: usize, layer: Layer<'_>, stack: &mut Stack, leaves: &mut Vec<Leaf>) {
@@ -19,17 +20,18 @@ pub(super) fn discover(device: usize, layer: Layer<'_>, stack: &mut Stack, leave
     let Ok(([Claim::Container(row)], records)) = found.as_ref().map(|(rest, records)| (rest.as_slice(), records))
     else {
         // Not (only) a table: the leaf is judged, and an ambiguity named, when it is read.
-        leaves.push(Leaf { device, range: whole, part: None, sector_size, findings: Vec::new(), standing: None });
+        leaves.push(Leaf::new(device, whole, None, sector_size));
         return;
     };
     match row.read(layer.source, sector_size) {
         Ok(table) => {
+            let stale: Vec<Finding> = records.iter().map(|row| stale_records_of_disk(row)).collect();
             for part in &table.parts {
                 let range = part.range;
-                let findings = records.iter().map(|row| stale_records(row)).collect();
-                let part = Some(part.clone());
-                leaves.push(Leaf { device, range, part, sector_size, findings, standing: None });
+                let findings = stale.clone();
+                leaves.push(Leaf { findings, ..Leaf::new(device, range, Some(part.clone()), sector_size) });
             }
+            stack.remarks.extend(stale.into_iter().map(|finding| Remark { device, finding }));
             let mut table = found_table(device, whole, row.name(), table);
             if !records.is_empty() {
                 table.gaps.clear(); // what no partition owns may be the RAID's

@@ -28,14 +28,31 @@ pub(super) fn between(whole: ByteRange, table: &Table) -> Vec<ByteRange> {
 
 impl Stack {
     /// Takes out of the gaps what a volume claims beyond its partition: one that was made smaller in the table alone
-    /// still has its filesystem's tail behind it.
+    /// still has its filesystem's tail behind it. A table under which something unknown lies, or nothing known, has no
+    /// gaps: it may count in other sectors than were thought, and then nothing of it is where it seems to be.
     pub(super) fn keep_what_reaches_out(&mut self) {
         for table in &mut self.tables {
-            let claimed = self.nodes.iter().filter(|node| node.device == table.device);
-            let claimed: Vec<ByteRange> = claimed.filter_map(|node| beyond(node, &table.parts)).collect();
+            let nodes: Vec<&Node> = self.nodes.iter().filter(|node| node.device == table.device).collect();
+            let is_understood = table.parts.is_empty() || nodes.iter().any(|node| format(node).is_some());
+            if nodes.iter().any(|node| is_unknown(node)) || !is_understood {
+                table.gaps.clear();
+            }
+            let claimed: Vec<ByteRange> = nodes.iter().filter_map(|node| beyond(node, &table.parts)).collect();
             claimed.into_iter().for_each(|claim| take_from(&mut table.gaps, claim));
         }
     }
+}
+
+/// What was recognised in an area.
+fn format(node: &Node) -> Option<&str> {
+    match &node.content {
+        Content::Volume { volume, .. } => Some(&volume.format),
+        Content::Refused { format, .. } | Content::Kept { format, .. } => format.as_deref(),
+    }
+}
+
+fn is_unknown(node: &Node) -> bool {
+    matches!(&node.content, Content::Refused { format: None, .. })
 }
 
 /// What a node claims behind its partition.

@@ -1,7 +1,7 @@
 //! What an area holds, read to the end.
 
 use super::claims::{Claim, claims, set_records_apart, stale_records};
-use super::{Content, Leaf, Options, Standing, WitnessMode};
+use super::{Content, Depth, Leaf, Options, Standing, WitnessMode};
 use crate::error::{ErrorKind, ParseError};
 use crate::foreign::{Meaning, has_bytes};
 use crate::fs::Format;
@@ -10,7 +10,7 @@ use crate::volume::{Finding, Volume};
 use crate::witness::{Testimony, Witness, hear};
 
 pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Source], options: &Options) -> Content {
-    if options.tables_only {
+    if options.depth == Depth::Tables {
         return read_no_further(leaf, source);
     }
     if let Some(part) = &leaf.part {
@@ -31,6 +31,10 @@ pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Sou
         return read_member(leaf, standing, &found, source, companions, options);
     }
     let (found, records) = set_records_apart(found);
+    let minds = |claim: &Claim| matches!(claim, Claim::Format(row) if row.minds_neighbours());
+    if options.depth == Depth::Surroundings && !found.iter().any(minds) {
+        return Content::kept(None, "only what lies around it was asked for");
+    }
     match found.as_slice() {
         [] => refused(
             None,
@@ -61,12 +65,13 @@ pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Sou
     }
 }
 
-/// What is said where only the tables were asked for: nothing, unless one may lie there that cannot be told apart.
+/// What is said where only the tables were asked for: nothing, unless one may lie there that cannot be told apart; of
+/// what has no table, whose it is.
 fn read_no_further(leaf: &Leaf, source: &Window<'_>) -> Content {
     let found = if leaf.part.is_none() { claims(source, leaf.sector_size) } else { Ok(Vec::new()) };
     match found {
         Ok(found) if found.iter().any(|claim| matches!(claim, Claim::Container(_))) => ambiguous(&found),
-        Ok(_) => Content::kept(None, "only the partition tables were asked for"),
+        Ok(found) => Content::kept(found.first().map(Claim::name), "only the partition tables were asked for"),
         Err(error) => refused_by_error("the area", &error, "copy the drive first: ddrescue DEVICE IMAGE MAPFILE"),
     }
 }
@@ -165,7 +170,10 @@ fn verity(volume: &Volume, source: &dyn Source) -> Option<Finding> {
 
 fn expectation(volume: &Volume, format: &dyn Format, options: &Options) -> Option<Finding> {
     let expected = options.expect.as_deref()?;
-    (expected != format.name() && expected != volume.format).then(|| {
+    // The name of a family will do, unless it is that of another member (an ext2 volume is not ext4).
+    let is_another = |members: &[&str]| members.contains(&expected) && members.contains(&volume.format.as_str());
+    let is_it = expected == volume.format || (expected == format.name() && !is_another(format.variants()));
+    (!is_it).then(|| {
         Finding::refusal(
             format!("the volume is {}, not {expected} as --fs expects", volume.format),
             "check that this is the volume that you mean",

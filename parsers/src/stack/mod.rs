@@ -45,6 +45,20 @@ pub enum WitnessMode {
     Never,
 }
 
+/// How far to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Depth {
+    /// To the end.
+    #[default]
+    Whole,
+    /// To what the surroundings of an area say about it: its type in the table, and volumes that
+    /// [mind their neighbours](crate::fs::Format::minds_neighbours).
+    Surroundings,
+    /// Nothing but the partition tables, and what makes it unclear whether there is one.
+    Tables,
+}
+
 /// What to look for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
@@ -54,8 +68,8 @@ pub struct Options {
     pub partitions: Vec<u32>,
     /// The format that the user expects: anything else is refused.
     pub expect: Option<String>,
-    /// Nothing but the partition tables: no area is looked into.
-    pub tables_only: bool,
+    /// How far to look.
+    pub depth: Depth,
 }
 
 impl Options {
@@ -74,6 +88,17 @@ pub struct Stack {
     pub nodes: Vec<Node>,
     /// The arrays. Each is a device as well, numbered behind those that were given.
     pub arrays: Vec<FoundArray>,
+    /// What speaks against everything on a device. The volumes that are listed have it among their findings, too.
+    pub remarks: Vec<Remark>,
+}
+
+/// What speaks against everything on a device.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Remark {
+    /// Number of the device.
+    pub device: usize,
+    /// What it is.
+    pub finding: Finding,
 }
 
 /// An array that was put together from areas of devices.
@@ -184,13 +209,15 @@ impl Stack {
 
     /// Forbids everything on a device with a suspend image: the sleeping system has its filesystems mounted.
     fn leave_alone(&mut self, device: usize) {
+        let asleep = Finding::refusal(
+            "the disk holds the suspend image of a sleeping system, to which this volume may still be mounted",
+            "start that system and shut it down, then try again",
+        );
+        self.remarks.push(Remark { device, finding: asleep.clone() });
         self.tables.iter_mut().filter(|table| table.device == device).for_each(|table| table.gaps.clear());
         for node in self.nodes.iter_mut().filter(|node| node.device == device) {
             match &mut node.content {
-                Content::Volume { volume, .. } => volume.findings.push(Finding::refusal(
-                    "the disk holds the suspend image of a sleeping system, to which this volume may still be mounted",
-                    "start that system and shut it down, then try again",
-                )),
+                Content::Volume { volume, .. } => volume.findings.push(asleep.clone()),
                 Content::Kept { spare, .. } => spare.clear(),
                 Content::Refused { .. } => {}
             }
@@ -209,13 +236,19 @@ struct Leaf {
     findings: Vec<Finding>,
     /// What it is to an array.
     standing: Option<Standing>,
+    /// False for a partition that was not asked for. What lies on it may still say something about its neighbours.
+    wanted: bool,
 }
 
 impl Leaf {
+    fn new(device: usize, range: ByteRange, part: Option<Part>, sector_size: u64) -> Self {
+        Self { device, range, part, sector_size, findings: Vec::new(), standing: None, wanted: true }
+    }
+
     /// True when a look for the record of a member may be worth while.
     fn may_be_a_member(&self) -> bool {
         let by_type = self.part.as_ref().is_none_or(|part| part.kept.is_none() && part.refused.is_none());
-        by_type && !matches!(self.standing, Some(Standing::Member(_)))
+        self.wanted && by_type && !matches!(self.standing, Some(Standing::Member(_)))
     }
 }
 

@@ -4,7 +4,7 @@
 use super::discover::{discover, is_asleep};
 use super::leaf::{read_leaf, refused};
 use super::members::vouch;
-use super::{FoundArray, FoundMember, Layer, Leaf, Node, Options, Stack, Standing};
+use super::{Depth, FoundArray, FoundMember, Layer, Leaf, Node, Options, Stack, Standing};
 use crate::array::{ASSEMBLIES, ArraySource, Assembled, Candidate, Group};
 use crate::source::{Source, Window};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ const MOST_STOREYS: u32 = 8;
 /// Reads everything on `layers`. Never fails: what cannot be read is a refused node.
 pub fn read(layers: &[Layer<'_>], options: &Options) -> Stack {
     let mut walk = Walk { options, stack: Stack::default(), leaves: Vec::new(), asleep: BTreeSet::new() };
-    walk.storey(layers, 0, if options.tables_only { 0 } else { MOST_STOREYS });
+    walk.storey(layers, 0, if options.depth == Depth::Whole { MOST_STOREYS } else { 0 });
     let mut stack = walk.stack;
     stack.nodes.sort_by_key(|node| (node.device, node.range));
     let asleep = with_arrays(walk.asleep, &stack.arrays);
@@ -66,7 +66,9 @@ impl Walk<'_> {
         if leaves.iter().any(|leaf| is_asleep(layer.source, leaf.range)) {
             self.asleep.insert(device);
         }
-        leaves.retain(|leaf| leaf.part.as_ref().is_none_or(|part| self.options.wants(part.number)));
+        for leaf in &mut leaves {
+            leaf.wanted = leaf.part.as_ref().is_none_or(|part| self.options.wants(part.number));
+        }
         let findings =
             self.stack.arrays.iter().find(|array| array.device == device).map(|array| array.findings.clone());
         leaves.iter_mut().for_each(|leaf| leaf.findings.extend(findings.iter().flatten().cloned()));
@@ -150,7 +152,7 @@ impl Walk<'_> {
     fn read_leaves(&mut self, layers: &[Layer<'_>]) {
         let window = |leaf: &Leaf| layers.get(leaf.device).and_then(|layer| Window::new(layer.source, leaf.range));
         let windows: Vec<Option<Window<'_>>> = self.leaves.iter().map(window).collect();
-        for (index, leaf) in self.leaves.iter().enumerate() {
+        for (index, leaf) in self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.wanted) {
             let companions: Vec<&dyn Source> = windows
                 .iter()
                 .enumerate()

@@ -37,7 +37,7 @@ pub(super) fn carry_out(
     let mut endings = Vec::new();
     let (mut devices, mut trials) = (Vec::new(), Vec::new());
     for device in prepared {
-        match make_ready(survey, device, job) {
+        match make_ready(survey, device, job, output) {
             Ok(Ready { device, trial }) => {
                 devices.push(device);
                 trials.push(trial);
@@ -66,11 +66,17 @@ pub(super) fn carry_out(
 
 /// Makes sure that a device is still what it was and nobody's, and tries its route where that is due. An ending for each
 /// part where that failed.
-fn make_ready(survey: &mut Survey, mut device: Prepared, job: &TrimJob) -> Result<Ready, Vec<Ending>> {
+fn make_ready(survey: &mut Survey, mut device: Prepared, job: &TrimJob, output: &Output) -> Result<Ready, Vec<Ending>> {
     let target = device.target;
     let name = survey.report.targets[target].name.clone();
     match survey.targets[target].seal() {
-        Ok(remark) => survey.report.targets[target].reasons.extend(remark.map(Reason::warning)),
+        Ok(None) => {}
+        Ok(Some(remark)) => {
+            if !(output.quiet || output.json) {
+                say!("note: {name}: {remark}");
+            }
+            survey.report.targets[target].reasons.push(Reason::warning(&remark));
+        }
         Err(error) => {
             survey.report.errors.push(format!("{name}: {error}"));
             return Err(vec![Ending::Refused; device.parts.len()]);
@@ -118,6 +124,7 @@ fn run_device(
         Ok(guard) => guard,
         Err(failed) => return note_failed(survey, device, &failed),
     };
+    survey.targets[device.target].note_writes();
     let target = &survey.targets[device.target];
     let total = device.parts.iter().map(|part| part.plan.facts().bytes).sum();
     let progress = Progress::start(output.progress, device.route.name, total);

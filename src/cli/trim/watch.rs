@@ -171,7 +171,8 @@ impl Watcher for RunWatcher<'_> {
 
     fn objection(&mut self) -> Option<String> {
         self.harm.clone().or_else(|| {
-            let undisturbed = self.target.must_be_undisturbed().and_then(|()| self.look.again(self.target));
+            // In this order: who was there during the look is heard of afterwards.
+            let undisturbed = self.look.again(self.target).and_then(|()| self.target.must_be_undisturbed());
             let disturbed = undisturbed.err().map(|error| error.to_string());
             disturbed.or_else(|| self.told.clone()).or_else(|| self.unheard())
         })

@@ -11,7 +11,14 @@ use std::path::{Path, PathBuf};
 /// What is looked for: the numbers of the nodes, or an image file.
 pub(super) enum Wanted {
     Nodes(BTreeMap<DeviceNumber, PathBuf>),
-    Image { path: PathBuf, device: u64, inode: u64 },
+    Image {
+        path: PathBuf,
+        device: u64,
+        inode: u64,
+        /// Its size, where it lies on an overlay filesystem: the same file has another device number in the layer below
+        /// (Documentation/filesystems/overlayfs.rst, "Inode properties").
+        on_overlay: Option<u64>,
+    },
 }
 
 impl Wanted {
@@ -22,13 +29,20 @@ impl Wanted {
         }
     }
 
+    /// The name of an image, where that still leads to it.
+    pub(super) fn at_its_name(&self) -> Option<PathBuf> {
+        let Self::Image { path, .. } = self else { return None };
+        self.file(path).map(Path::to_owned)
+    }
+
     /// The node or image that this path leads to, whatever it is called: a node may be made anywhere.
     fn file(&self, path: &Path) -> Option<&Path> {
         let seen = sys::seen(path).ok()?;
         match self {
             Self::Nodes(_) => self.node(DeviceNumber::from_raw(seen.block?)),
-            Self::Image { path, device, inode } => {
-                (seen.device == *device && seen.inode == *inode).then_some(path.as_path())
+            Self::Image { path, device, inode, on_overlay } => {
+                let is_below = *on_overlay == Some(seen.size) && seen.block.is_none();
+                (seen.inode == *inode && (seen.device == *device || is_below)).then_some(path.as_path())
             }
         }
     }
@@ -197,7 +211,9 @@ fn by_ioctl<'a>(roots: &Roots, name: &str, wanted: &'a Wanted) -> Option<&'a Pat
     match wanted {
         Wanted::Nodes(_) if info.rdevice != 0 => wanted.node(DeviceNumber::from_raw(info.rdevice)),
         Wanted::Nodes(_) => None,
-        Wanted::Image { path, device, inode } => (info.device == *device && info.inode == *inode).then_some(path),
+        Wanted::Image { path, device, inode, on_overlay } => {
+            (info.inode == *inode && (info.device == *device || on_overlay.is_some())).then_some(path)
+        }
     }
 }
 
@@ -258,14 +274,16 @@ fn open_flags(info: &str) -> Option<u64> {
     u64::from_str_radix(value.trim(), 8).ok()
 }
 
-/// The locks of others on a file according to /proc/locks, each with its owner where the kernel tells one.
-fn locks(roots: &Roots, device: u64, inode: u64) -> Vec<Option<Process>> {
+/// The locks of others on a file according to /proc/locks (proc_pid_locks(5)), each with its owner where the kernel tells
+/// one; `kind` are words that the line must have.
+fn locks(roots: &Roots, device: u64, inode: u64, kind: &[&str]) -> Vec<Option<Process>> {
     let number = DeviceNumber::from_raw(device);
     let place = format!("{:02x}:{:02x}:{inode}", number.major, number.minor);
     let table = std::fs::read_to_string(roots.proc.join("locks")).unwrap_or_default();
     let of_line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let at = fields.iter().position(|field| *field == place)?;
+        kind.iter().all(|word| fields.contains(word)).then_some(())?;
         // Locks of an open file description belong to no process (-1).
         Some(fields.get(at.checked_sub(1)?)?.parse::<u32>().ok())
     };
@@ -275,7 +293,12 @@ fn locks(roots: &Roots, device: u64, inode: u64) -> Vec<Option<Process>> {
 
 /// The process that holds a lock on a file, where the kernel tells one.
 pub(in crate::target) fn lock_owner(roots: &Roots, metadata: &Metadata) -> Option<Process> {
-    locks(roots, metadata.dev(), metadata.ino()).into_iter().flatten().next()
+    locks(roots, metadata.dev(), metadata.ino(), &[]).into_iter().flatten().next()
+}
+
+/// The process with a write lease on a file, which is the only one that has it open.
+pub(in crate::target) fn leased(roots: &Roots, metadata: &Metadata) -> Option<Option<Process>> {
+    locks(roots, metadata.dev(), metadata.ino(), &["LEASE", "WRITE"]).into_iter().next()
 }
 
 /// What a loop device stands on.
@@ -299,15 +322,15 @@ pub(super) fn backing(roots: &Roots, name: &str, node: &Path) -> Option<Backing>
     };
     Some(match block {
         Some(number) => Backing::Device(DeviceNumber::from_raw(number)),
-        None => Backing::File(Wanted::Image { path, device, inode }),
+        None => Backing::File(Wanted::Image { path, device, inode, on_overlay: None }),
     })
 }
 
 /// Who uses the file behind a loop device.
 pub(super) fn of_backing_file(roots: &Roots, wanted: &Wanted) -> Vec<User> {
     let mut users = of_nodes(roots, wanted);
-    if let Wanted::Image { path, device, inode } = wanted {
-        let locked = locks(roots, *device, *inode).into_iter();
+    if let Wanted::Image { path, device, inode, .. } = wanted {
+        let locked = locks(roots, *device, *inode, &[]).into_iter();
         users.extend(locked.map(|owner| User { node: path.clone(), by: Use::Locked(owner) }));
     }
     users

@@ -55,6 +55,10 @@ impl Format for Ntfs {
         has_bytes(source, 3, b"NTFS    ")
     }
 
+    fn minds_neighbours(&self) -> bool {
+        true
+    }
+
     fn read(&self, source: &dyn Source, companions: &[&dyn Source]) -> Result<Volume, ParseError> {
         let geometry = Geometry::read(source)?;
         let mut findings: Vec<Finding> = backup_finding(source, &geometry)?.into_iter().collect();
