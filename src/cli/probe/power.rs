@@ -149,14 +149,19 @@ fn look(bench: &mut Bench<'_>, route: &'static Route, pending: &Pending) -> (Rou
         Ok(prepared) => prepared,
         Err(verdict) => return (RouteResult::untried(route.name, verdict), pending.length),
     };
-    let verdict = seen(bench.target(), &mut prepared, pending).unwrap_or_else(|verdict| verdict);
+    // What could not be read as the note says is not ours to discard.
+    let (verdict, ground) = match seen(bench.target(), &mut prepared, pending) {
+        Ok(verdict) => (verdict, place_of(pending)),
+        Err(verdict) => (verdict, None),
+    };
     let promise = prepared.transport.read_after_discard();
     let what = "the same place after the device was without power".to_owned();
     let evidence = format!("a pattern of {} bytes at byte {}: {verdict}", pending.length, pending.ground);
     let mut found = Examination::without_steps(verdict.clone());
     found.steps.push(Step { ranges: 1, bytes: pending.discarded, ..Step::without_command(what, verdict, evidence) });
     let result = RouteResult::new(route.name, promise, &found);
-    let left = bench.discard_again(prepared, place_of(pending), result.is_harmful());
+    let Some(ground) = ground else { return (result, pending.length) };
+    let left = bench.discard_again(prepared, ground, result.is_harmful());
     (result, left)
 }
 

@@ -173,8 +173,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Discards what an earlier run has left at `ground`, by `prepared`; the bytes that stay.
-    pub(super) fn discard_again(&mut self, prepared: Prepared, ground: Option<ByteRange>, harmful: bool) -> u64 {
-        self.left.extend(ground);
+    pub(super) fn discard_again(&mut self, prepared: Prepared, ground: ByteRange, harmful: bool) -> u64 {
+        self.left.push(ground);
         self.working = Some(prepared);
         self.clean_up(harmful)
     }

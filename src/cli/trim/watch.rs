@@ -109,7 +109,7 @@ impl RunWatcher<'_> {
     fn look_beside(&mut self, batch: &Batch<'_>) {
         match self.guard.as_mut().map(|guard| guard.harm_by(batch)) {
             None => {}
-            Some(Ok(changed)) => self.harm = changed,
+            Some(Ok(changed)) => self.harm = self.harm.take().or(changed),
             Some(Err(error)) => {
                 self.ask();
                 if self.news().is_none() {
