@@ -191,18 +191,22 @@ fn state(lab: &Lab, name: &str, server: &Running<'_>) -> Result<String, String> 
     std::fs::read_to_string(file).map_err(|e| e.to_string())
 }
 
+/// The one object that a command printed, as the published schema has it.
+fn valid(name: &str, text: &str) -> Result<serde_json::Value, String> {
+    let wrong = |what: &str| format!("{name}: {what}\n{text}\n");
+    let schema = serde_json::from_str(include_str!("../schema/coldtrim-1.schema.json")).map_err(|e| e.to_string())?;
+    let validator = jsonschema::validator_for(&schema).map_err(|e| e.to_string())?;
+    let answer = serde_json::from_str(text).map_err(|_| wrong("not one JSON object"))?;
+    let problem = validator.iter_errors(&answer).next().map(|error| format!("{error} at {}", error.instance_path()));
+    problem.map_or(Ok(answer), |problem| Err(wrong(&problem)))
+}
+
 /// `probe` answered, by the published schema, and kept what it was asked to keep.
 fn probe_is_valid(lab: &Lab, row: &Row) -> Result<(), String> {
     let text = std::fs::read_to_string(lab.share.join(format!("{}.probe", row.name))).map_err(|e| e.to_string())?;
-    let wrong = |what: &str| Err(format!("{}: probe: {what}\n{text}\n", row.name));
-    let schema = serde_json::from_str(include_str!("../schema/coldtrim-1.schema.json")).map_err(|e| e.to_string())?;
-    let validator = jsonschema::validator_for(&schema).map_err(|e| e.to_string())?;
-    let Ok(answer) = serde_json::from_str(&text) else { return wrong("not one JSON object") };
-    if let Some(error) = validator.iter_errors(&answer).next() {
-        return wrong(&error.to_string());
-    }
+    let answer = valid(row.name, &text)?;
     if answer.get("disk").is_none() || text.contains("ZOO-SERIAL") || text.contains(&format!("\"{}\"", row.name)) {
-        return wrong("no answer, or serial numbers in an anonymous one");
+        return Err(format!("{}: no answer, or serial numbers in an anonymous one\n{text}\n", row.name));
     }
     Ok(())
 }
@@ -249,7 +253,7 @@ fn remembered(lab: &Lab, row: &Row) -> Result<(), String> {
     }
     if is_asked_again(row) {
         let again = read("again")?;
-        let answer: serde_json::Value = serde_json::from_str(&again).unwrap_or_default();
+        let answer = valid(row.name, &again)?;
         let known = answer["remembered"].as_array().cloned().unwrap_or_default();
         let ours = known.iter().find(|known| known["this_unit"] == true && known["name"] == row.route);
         if ours.is_none_or(|ours| ours["verdict"] != row.verdict) {

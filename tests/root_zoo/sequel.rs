@@ -3,7 +3,7 @@
 use super::common::full;
 use super::lab::{Lab, Output, Status};
 use super::table::{Case, Row, TUNNELS};
-use super::{COLDTRIM, drive, node, tail};
+use super::{COLDTRIM, drive, node, tail, valid};
 use std::time::Duration;
 
 /// A run ends by itself with these words, and sends nothing that it must not.
@@ -16,6 +16,7 @@ pub fn ended_as_it_must(case: &Case, output: &Output, state: &str) -> Result<Str
     if output.stdout.contains("may be damaged") {
         return wrong("harm is told where there was none");
     }
+    valid(case.name, &output.stdout)?;
     let events: Vec<&str> = state.lines().filter_map(|line| line.strip_prefix("log ")).collect();
     let has = |events: &[&str], opcode: &str| events.iter().any(|line| line.starts_with(opcode));
     let is_tunnel = TUNNELS.iter().any(|tunnel| tunnel.name == case.name);
@@ -72,11 +73,11 @@ struct Plugged<'a> {
 }
 
 impl Plugged<'_> {
-    fn probe(&self, what: &str) -> (Output, serde_json::Value) {
+    fn probe(&self, what: &str) -> Result<(Output, serde_json::Value), String> {
         let node = node(self.lab, self.name);
         let output = self.lab.run(&format!("{COLDTRIM} probe --test {what} --yes --json --settle 0 {node}"));
-        let answer = serde_json::from_str(&output.stdout).unwrap_or_default();
-        (output, answer)
+        let answer = valid(self.name, &output.stdout)?;
+        Ok((output, answer))
     }
 
     fn wrong(&self, what: &str, output: &Output) -> Result<(), String> {
@@ -84,7 +85,7 @@ impl Plugged<'_> {
     }
 
     fn leave_a_pattern(&self) -> Result<(), String> {
-        let (output, answer) = self.probe("--power-cycle --via unmap --budget 4M");
+        let (output, answer) = self.probe("--power-cycle --via unmap --budget 4M")?;
         if output.status == Status::Exited(0) && answer["test"]["waiting"].is_object() {
             return Ok(());
         }
@@ -92,7 +93,7 @@ impl Plugged<'_> {
     }
 
     fn is_refused(&self, words: &str) -> Result<(), String> {
-        let (output, _) = self.probe("--resume");
+        let (output, _) = self.probe("--resume")?;
         if output.status == Status::Exited(3) && format!("{}{}", output.stdout, output.stderr).contains(words) {
             return Ok(());
         }
@@ -100,7 +101,7 @@ impl Plugged<'_> {
     }
 
     fn resumes(&self, verdict: &str, code: i32) -> Result<(), String> {
-        let (output, answer) = self.probe("--resume");
+        let (output, answer) = self.probe("--resume")?;
         if answer["test"]["routes"][0]["verdict"] == verdict && output.status == Status::Exited(code) {
             return Ok(());
         }
