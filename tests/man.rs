@@ -83,8 +83,11 @@ fn every_option_and_route_is_in_it() {
         }
         assert!(page.contains(verb.get_name()), "{}", verb.get_name());
     }
-    for consent in ["rotating", "removable-flash", "stale-raid-metadata"] {
-        assert!(Consent::ALL.iter().any(|known| known.name() == consent) && page.contains(consent), "{consent}");
+    for route in coldtrim::transport::TRANSPORTS {
+        assert!(page.contains(route.name), "{}", route.name);
+    }
+    for consent in Consent::ALL {
+        assert!(page.contains(consent.name()), "{}", consent.name());
     }
 }
 

@@ -26,7 +26,13 @@ fn routes_are_those_of_the_code() {
 }
 
 #[test]
-fn every_format_has_a_demo() {
+fn every_format_has_a_demo_and_every_demo_a_format() {
+    let demos: Vec<String> =
+        coldtrim::demo::DEMOS.iter().map(|demo| demo.manifest().expect("a manifest").format).collect();
+    for format in coldtrim_parsers::fs::FORMATS {
+        let has_one = demos.iter().any(|demo| format.variants().contains(&demo.as_str()));
+        assert!(has_one, "{} has no demo", format.name());
+    }
     for demo in coldtrim::demo::DEMOS {
         let manifest = demo.manifest().expect("a manifest");
         let known =

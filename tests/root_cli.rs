@@ -344,6 +344,18 @@ fn root_the_gaps_of_a_forbidden_device_are_kept() {
     tool_ok("delpart", &[&device.0, "1"]);
 }
 
+/// Of two targets one has no route: what was done and why the rest was not are told where nobody reads along, too.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_target_without_a_route_is_told_in_the_report() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (image, other) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let device = Loop::new(&other);
+    let run = said(&["trim", "--yes", "--json", "--via", "punch", text(&image), &device.0]);
+    let errors = run.expect(5, &[]).json()["errors"].to_string();
+    assert!(errors.contains(&device.0) && errors.contains("punch"), "{errors}");
+}
+
 /// Writes a file into the ext4 volume of an image or device without mounting it, and gives it back as it is there now.
 fn debugfs_write(node: &str, file: &Path) {
     tool_ok("debugfs", &["-w", "-R", &format!("write {} {}", text(file), file.file_name().unwrap().display()), node]);

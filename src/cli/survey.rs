@@ -234,8 +234,9 @@ fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> 
             report.state = State::Kept;
             report.reasons.push(reason(&Finding::warning(why)));
         }
-        Content::Refused { format, finding } => {
+        Content::Refused { format, finding, is_unknown } => {
             report.format = format;
+            report.is_unknown = is_unknown;
             report.reasons.push(reason(&finding));
         }
         Content::Volume { volume, testimony } => {

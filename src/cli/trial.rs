@@ -8,6 +8,7 @@ use crate::target::Target;
 use crate::transport::{BlockRead, Direct, ReadAfterDiscard, TransportError};
 use crate::verify::Verdict;
 use crate::verify::canary::{self, Bench, Paths, Trial};
+use coldtrim_parsers::array::merge;
 
 /// What is known of a route when the run begins.
 pub struct Tried {
@@ -85,14 +86,7 @@ fn attempt(
 /// All planned space of the device, sorted and merged.
 pub fn all_planned(device: &Prepared) -> Vec<ByteRange> {
     let mut all: Vec<ByteRange> = device.parts.iter().flat_map(|part| part.plan.extents().iter().copied()).collect();
-    all.sort_unstable();
-    all.dedup_by(|next, last| match ByteRange::new(last.start(), next.end()) {
-        Some(joined) if next.start() <= last.end() => {
-            *last = joined;
-            true
-        }
-        _ => false,
-    });
+    merge(&mut all);
     all
 }
 

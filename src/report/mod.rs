@@ -257,6 +257,9 @@ pub struct VolumeReport {
     /// What it has on each member of its array.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<ShareReport>,
+    /// True where nothing was recognised and nothing says whose it is; not part of the report.
+    #[serde(skip)]
+    pub is_unknown: bool,
     /// Its free space on the members of its array; not part of the report.
     #[serde(skip)]
     pub grounds: Vec<Ground>,
@@ -296,6 +299,7 @@ impl VolumeReport {
             evidence: None,
             members: Vec::new(),
             grounds: Vec::new(),
+            is_unknown: false,
             within: ByteRange::with_len(offset, size),
             free: Vec::new(),
         }
@@ -317,11 +321,23 @@ impl From<ByteRange> for Extent {
     }
 }
 
+/// What follows from a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Force {
+    /// Nothing is trimmed.
+    Refusal,
+    /// Nothing is trimmed unless the user accepts the loss.
+    Consent,
+    /// Nothing.
+    Warning,
+}
+
 /// A finding, as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// `refusal`, `consent` or `warning`.
-    pub weight: &'static str,
+    /// What follows from it.
+    pub weight: Force,
     /// The consent that lifts it (`--accept`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consent: Option<&'static str>,
@@ -337,9 +353,9 @@ impl Reason {
     /// A finding as shown: `node` takes the place of the word DEVICE; `accepted` are the consents that were given.
     pub fn new(finding: &Finding, node: &str, accepted: &[coldtrim_parsers::volume::Consent]) -> Self {
         let (weight, consent, given) = match finding.weight {
-            Weight::Refusal => ("refusal", None, false),
-            Weight::Consent(consent) => ("consent", Some(consent.name()), accepted.contains(&consent)),
-            Weight::Warning => ("warning", None, false),
+            Weight::Refusal => (Force::Refusal, None, false),
+            Weight::Consent(consent) => (Force::Consent, Some(consent.name()), accepted.contains(&consent)),
+            Weight::Warning => (Force::Warning, None, false),
         };
         Self {
             weight,
@@ -352,15 +368,21 @@ impl Reason {
 
     /// A remark.
     pub fn warning(message: &str) -> Self {
-        Self { weight: "warning", consent: None, accepted: false, message: message.to_owned(), remedy: String::new() }
+        Self {
+            weight: Force::Warning,
+            consent: None,
+            accepted: false,
+            message: message.to_owned(),
+            remedy: String::new(),
+        }
     }
 
     /// True when it forbids trimming.
     pub fn forbids(&self) -> bool {
         match self.weight {
-            "refusal" => true,
-            "consent" => !self.accepted,
-            _ => false,
+            Force::Refusal => true,
+            Force::Consent => !self.accepted,
+            Force::Warning => false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A report for people.
 
 use super::arrays::{ArrayMemberReport, ArrayReport};
-use super::{OutcomeReport, PlanReport, Reason, Report, State, TargetReport, VolumeReport, human};
+use super::{Force, OutcomeReport, PlanReport, Reason, Report, State, TargetReport, VolumeReport, human};
 use coldtrim_parsers::text::printable;
 use coldtrim_parsers::witness::Testimony;
 use std::io::{self, Write};
@@ -146,10 +146,10 @@ fn member_line(report: &Report, member: &ArrayMemberReport) -> String {
 
 fn reason_lines(reason: &Reason, paint: Paint) -> Vec<String> {
     let word = match (reason.weight, reason.accepted) {
-        ("refusal", _) => paint.bad("refused:"),
-        ("consent", false) => paint.bad("needs your consent:"),
-        ("consent", true) => paint.warn("accepted:"),
-        _ => paint.warn("note:"),
+        (Force::Refusal, _) => paint.bad("refused:"),
+        (Force::Consent, false) => paint.bad("needs your consent:"),
+        (Force::Consent, true) => paint.warn("accepted:"),
+        (Force::Warning, _) => paint.warn("note:"),
     };
     let mut lines = vec![format!("{word} {}", printable(&reason.message))];
     if let (Some(consent), false) = (reason.consent, reason.accepted) {

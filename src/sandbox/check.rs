@@ -165,7 +165,7 @@ fn clean(stack: &mut Stack) {
                 clean_volume(volume);
                 testimony.iter_mut().for_each(clean_testimony);
             }
-            Content::Refused { format, finding } => {
+            Content::Refused { format, finding, .. } => {
                 format.iter_mut().for_each(clean_text);
                 clean_finding(finding);
             }

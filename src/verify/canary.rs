@@ -101,7 +101,7 @@ pub fn run_largest(
 ) -> Option<Trial> {
     let mut rejected = None;
     for place in bench.places() {
-        let trial = run(bench.plan, &place, transport, paths, nonce);
+        let trial = run(bench, &place, transport, paths, nonce);
         if !matches!(trial.verdict, Verdict::Rejected(_)) {
             return Some(trial);
         }
@@ -133,12 +133,19 @@ pub struct Paths<'a> {
     pub route: Option<&'a mut (dyn BlockRead + 'static)>,
 }
 
-/// Runs the trial at `place`, which [`Bench::places`] chose inside `plan`.
-pub fn run(plan: &Plan, place: &Place, transport: &mut dyn Transport, paths: &mut Paths<'_>, nonce: u64) -> Trial {
+/// Runs the trial at `place`: nothing is written or discarded unless all of it is free in `bench` and planned.
+pub fn run(
+    bench: &Bench<'_>,
+    place: &Place,
+    transport: &mut dyn Transport,
+    paths: &mut Paths<'_>,
+    nonce: u64,
+) -> Trial {
     let mut written = 0;
-    let part = plan.part(&place.targets);
+    let is_free = bench.free.iter().any(|free| free.contains(place.ground));
+    let part = bench.plan.part(&place.targets).filter(|_| is_free);
     let verdict = match part.as_ref().and_then(Plan::single_batch) {
-        None => Verdict::Inconclusive("the place is not inside the plan, or no single command".to_owned()),
+        None => Verdict::Inconclusive("the place is not free, not inside the plan, or no single command".to_owned()),
         Some(batch) => match attempt(&batch, place, transport, paths, nonce, &mut written) {
             Ok(verdict) => verdict,
             Err(error) if matches!(error.kind(), ErrorKind::Rejected | ErrorKind::LimitExceeded) => {

@@ -197,7 +197,7 @@ impl Examiner<'_, '_, '_> {
         if self.found.written.saturating_add(place.ground.len()) > self.budget {
             return After::End;
         }
-        let trial = canary::run(self.bench.plan, place, self.transport, self.paths, self.nonce ^ self.found.written);
+        let trial = canary::run(self.bench, place, self.transport, self.paths, self.nonce ^ self.found.written);
         self.found.written += trial.written;
         if trial.written > 0 {
             self.found.grounds.push(place.ground);

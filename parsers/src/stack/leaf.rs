@@ -36,11 +36,14 @@ pub(super) fn read_leaf(leaf: &Leaf, source: &Window<'_>, companions: &[&dyn Sou
         return Content::kept(None, "only what lies around it was asked for");
     }
     match found.as_slice() {
-        [] => refused(
-            None,
-            "no known filesystem was found, and unknown data is never free",
-            "look at it with: blkid -p DEVICE",
-        ),
+        [] => Content::Refused {
+            format: None,
+            finding: Finding::refusal(
+                "no known filesystem was found, and unknown data is never free",
+                "look at it with: blkid -p DEVICE",
+            ),
+            is_unknown: true,
+        },
         // A virtual machine's disk, for example: whose map would count, the inner table decides.
         [Claim::Container(row)] => refused(
             Some(row.name()),
@@ -101,7 +104,7 @@ fn read_member(
             findings.extend([stale_records(row), Finding::warning(finding.message.clone())]);
             read_volume(*format, source, companions, options, findings)
         }
-        _ => Content::Refused { format: name.map(str::to_owned), finding: finding.clone() },
+        _ => Content::Refused { format: name.map(str::to_owned), finding: finding.clone(), is_unknown: false },
     }
 }
 
@@ -204,7 +207,11 @@ fn verdicts(format: &dyn Format, needed: bool, testimony: &[Testimony]) -> Vec<F
 }
 
 pub(super) fn refused(format: Option<&str>, message: impl Into<String>, remedy: &str) -> Content {
-    Content::Refused { format: format.map(str::to_owned), finding: Finding::refusal(message, remedy) }
+    Content::Refused {
+        format: format.map(str::to_owned),
+        finding: Finding::refusal(message, remedy),
+        is_unknown: false,
+    }
 }
 
 pub(super) fn refused_by_error(format: &str, error: &ParseError, checker: &str) -> Content {

@@ -181,6 +181,8 @@ pub enum Content {
         format: Option<String>,
         /// Why, and what helps.
         finding: Finding,
+        /// True where nothing was recognised and nothing says whose it is.
+        is_unknown: bool,
     },
     /// Left alone by design: no filesystem is expected here.
     Kept {

@@ -106,13 +106,13 @@ pub(super) fn check_ground(survey: &Survey, job: &TestJob) -> Result<()> {
     }
     // Nobody's: between partitions, free in a volume, or where nothing is known. Tables, boot code and what is refused by
     // name are somebody's.
-    let is_nobodys = |volume: &VolumeReport| match (&volume.format, volume.state) {
-        (_, State::Clean) => volume.free.iter().any(|free| free.contains(scratch)),
-        (None, State::Refused) => {
+    let is_nobodys = |volume: &VolumeReport| match volume.state {
+        State::Clean => volume.free.iter().any(|free| free.contains(scratch)),
+        State::Refused if volume.is_unknown => {
             let area = ByteRange::with_len(volume.offset, volume.size);
             area.is_some_and(|area| area.contains(scratch))
         }
-        _ => false,
+        State::Refused | State::Kept => false,
     };
     let in_gap = survey.gaps[0].iter().any(|gap| gap.contains(scratch));
     if in_gap || survey.report.volumes.iter().any(is_nobodys) {

@@ -45,23 +45,45 @@ pub(super) fn carry_out(
             Err(failed) => endings.extend(failed),
         }
     }
-    // Where a member of an array cannot begin none does, and another route has other granules.
-    for volume in settle(survey, &mut devices, job) {
-        let volume = &survey.report.volumes[volume];
-        let why = volume.reasons.last().map_or("", |reason| reason.message.as_str());
-        let error = format!("{}: {why}", survey.report.name_of(volume));
-        survey.report.errors.push(error);
-        endings.push(Ending::Refused);
+    endings.extend(agree(survey, &mut devices, job));
+    let mut guards = Vec::new();
+    while guards.len() < devices.len() {
+        let device = &devices[guards.len()];
+        match Guard::before(device) {
+            Ok(guard) => guards.push(guard),
+            Err(failed) => {
+                endings.extend(note_failed(survey, device, &failed));
+                trials.remove(guards.len());
+                devices.remove(guards.len());
+                endings.extend(agree(survey, &mut devices, job));
+                // What lies next to other plans is something else.
+                guards.clear();
+            }
+        }
     }
     devices.iter().for_each(|device| note_plans(&mut survey.report, device));
-    for (device, trial) in devices.iter_mut().zip(&trials).filter(|(device, _)| !device.parts.is_empty()) {
-        endings.extend(run_device(survey, device, trial, job, output, stop, &mut log));
+    let ready = devices.iter_mut().zip(&trials).zip(&mut guards).filter(|((device, _), _)| !device.parts.is_empty());
+    for ((device, trial), guard) in ready {
+        endings.extend(run_device(survey, device, (trial, guard.as_mut()), job, output, stop, &mut log));
     }
     if let Some(failed) = log.failed {
         survey.report.errors.push(failed);
         endings.push(Ending::Failed);
     }
     Ok(endings)
+}
+
+/// Makes the plans of arrays agree. Where a member cannot begin none does, and another route has other granules. An ending
+/// for each volume that is refused.
+fn agree(survey: &mut Survey, devices: &mut [Prepared], job: &TrimJob) -> Vec<Ending> {
+    let refused = settle(survey, devices, job);
+    for volume in &refused {
+        let volume = &survey.report.volumes[*volume];
+        let why = volume.reasons.last().map_or("", |reason| reason.message.as_str());
+        let error = format!("{}: {why}", survey.report.name_of(volume));
+        survey.report.errors.push(error);
+    }
+    vec![Ending::Refused; refused.len()]
 }
 
 /// Makes sure that a device is still what it was and nobody's, and tries its route where that is due. An ending for each
@@ -113,17 +135,13 @@ fn remember_harm(survey: &mut Survey, device: &Prepared, what: &str) {
 fn run_device(
     survey: &mut Survey,
     device: &mut Prepared,
-    trial: &Tried,
+    (trial, mut guard): (&Tried, Option<&mut Guard>),
     job: &TrimJob,
     output: &Output,
     stop: &AtomicBool,
     log: &mut Log,
 ) -> Vec<Ending> {
     let name = survey.report.targets[device.target].name.clone();
-    let mut guard = match Guard::before(device) {
-        Ok(guard) => guard,
-        Err(failed) => return note_failed(survey, device, &failed),
-    };
     survey.targets[device.target].note_writes();
     let target = &survey.targets[device.target];
     let total = device.parts.iter().map(|part| part.plan.facts().bytes).sum();
@@ -132,7 +150,7 @@ fn run_device(
     // Only bridges reset themselves; elsewhere other programs may send commands that fail.
     let troubles = target.troubles().filter(|_| device.device.facts.is_usb());
     let mut watcher =
-        RunWatcher { target, progress, log, guard: guard.as_mut(), harm: None, look, troubles, told: None };
+        RunWatcher { target, progress, log, guard: guard.as_deref_mut(), harm: None, look, troubles, told: None };
     let mut outcomes: Vec<Outcome> = Vec::new();
     for part in &device.parts {
         if outcomes.last().is_some_and(|last| !matches!(last.stop, Stop::Finished)) {
@@ -149,7 +167,7 @@ fn run_device(
     let flushed = flush_error(device.transport.flush()).map(|error| describe(&name, &error));
     // Raw commands pass below the page cache, which may still hold what is gone now.
     let dropped = target.drop_caches().err().map(|error| format!("{name}: {error}"));
-    let harm = harm.or_else(|| guard.as_mut().and_then(|guard| guard.harm(failed))).map(|what| {
+    let harm = harm.or_else(|| guard.and_then(|guard| guard.harm(failed))).map(|what| {
         format!(
             "{name}: {what}. The run has ended, and files near by may be damaged: check the volume (fsck -n) and compare \
              with a backup; do not use this route on this device again"

@@ -36,7 +36,10 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
         if !job.yes {
             survey = unchanged(survey, job, stop, &mut prepared)?;
         }
-        survey.report.errors.clear();
+        // What was shown is not said twice.
+        if is_shown(output) {
+            survey.report.errors.clear();
+        }
         endings.extend(carry_out(&mut survey, prepared, job, output, stop)?);
         let ending = conclude(&mut survey.report, endings);
         let told = shown & show(&survey.report, output, text::print_outcomes) & finish(&survey.report, output);
@@ -109,6 +112,11 @@ fn lies_on(volume: &VolumeReport, target: usize) -> bool {
     is_plain || pieces_on(volume, target).next().is_some()
 }
 
+/// True where people read along.
+fn is_shown(output: &Output) -> bool {
+    !(output.quiet || output.json)
+}
+
 /// Prints a part of the report for people, where people read along. That nobody listens any more is no reason to do
 /// less than what was asked for. False when it could not be written.
 fn show(
@@ -116,8 +124,7 @@ fn show(
     output: &Output,
     part: fn(&mut dyn Write, &Report, text::Paint) -> std::io::Result<()>,
 ) -> bool {
-    let silent = output.quiet || output.json;
-    silent || told(part(&mut std::io::stdout().lock(), report, output.paint))
+    !is_shown(output) || told(part(&mut std::io::stdout().lock(), report, output.paint))
 }
 
 /// The report for programs, or the errors where nothing else is wanted. False when it could not be written.

@@ -84,8 +84,12 @@ fn fill(medium: &mut [u8], start: u64, len: u64, value: u8) {
     medium[usize::try_from(start).unwrap()..usize::try_from(end).unwrap()].fill(value);
 }
 
-/// Examines a bridge with granules of `granule` bytes, and checks that no used byte has changed.
-fn examined(behaviour: Behaviour, granule: u64, budget: u64) -> Examination {
+/// Does something with a bridge with granules of `granule` bytes, and checks that no used byte has changed.
+fn on_a_bridge<T>(
+    behaviour: Behaviour,
+    granule: u64,
+    act: impl FnOnce(&Bench<'_>, &mut Bridge, &mut Paths<'_>) -> T,
+) -> T {
     let pattern: Vec<u8> = (1..=251).cycle().take(usize::try_from(SIZE).unwrap() / 64).collect::<Vec<u8>>().repeat(64);
     let medium: Medium = Rc::new(RefCell::new(pattern.clone()));
     let claims = Claims {
@@ -106,17 +110,39 @@ fn examined(behaviour: Behaviour, granule: u64, budget: u64) -> Examination {
     let mut bridge = Bridge { medium: Rc::clone(&medium), behaviour, limits, commands: 0 };
     let mut kernel = Kernel(Rc::clone(&medium));
     let mut paths = Paths { kernel: &mut kernel, route: None };
-    let found = examine(&bench, &mut bridge, &mut paths, 7, budget);
+    let result = act(&bench, &mut bridge, &mut paths);
     let after = medium.borrow();
     let mut used = 0;
     for (start, end) in FREE.into_iter().chain([(SIZE, SIZE)]) {
         let used_bytes = ByteRange::new(used, start).map(place).unwrap_or_default();
-        assert!(after[used_bytes.clone()] == pattern[used_bytes], "a used byte changed: {:?}", found.verdict);
+        assert!(after[used_bytes.clone()] == pattern[used_bytes], "a used byte before {start} changed");
         used = end;
     }
+    result
+}
+
+fn examined(behaviour: Behaviour, granule: u64, budget: u64) -> Examination {
+    let found = on_a_bridge(behaviour, granule, |bench, bridge, paths| examine(bench, bridge, paths, 7, budget));
     assert!(found.written <= budget);
     assert_eq!(found.written, found.grounds.iter().map(|ground| ground.len()).sum::<u64>());
     found
+}
+
+/// Whoever thinks out a place: guards that are in use, or a target that is, and nothing is written.
+#[test]
+fn a_place_that_is_not_free_is_never_written() {
+    let range = |start, end| ByteRange::new(start, end).unwrap();
+    on_a_bridge(zeroes, BLOCK, |bench, bridge, paths| {
+        for (ground, target) in [
+            (range(MIB, 3 * MIB), range(2 * MIB, 3 * MIB)),
+            (range(39 * MIB, 42 * MIB), range(39 * MIB, 42 * MIB)),
+            (range(61 * MIB, 63 * MIB), range(62 * MIB, 62 * MIB + 4096)),
+        ] {
+            let trial = canary::run(bench, &Place { ground, targets: vec![target] }, bridge, paths, 7);
+            assert!(matches!(trial.verdict, Verdict::Inconclusive(_)) && trial.written == 0, "{:?}", trial.verdict);
+        }
+        assert_eq!(bridge.commands, 0);
+    });
 }
 
 fn zeroes(medium: &mut [u8], ranges: &[(u64, u64)], _: u64) -> Result<(), &'static str> {

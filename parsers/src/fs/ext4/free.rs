@@ -174,7 +174,7 @@ fn check_bitmap_checksum(superblock: &SuperBlock, number: u64, group: &Group, bi
         return Ok(());
     }
     let what = format!("checksum of the block bitmap of group {number}");
-    Err(ParseError::inconsistent(Mismatch::hex(what, group.bitmap_checksum.into(), expected.into())))
+    Err(ParseError::inconsistent(Mismatch::hex(what, expected.into(), group.bitmap_checksum.into())))
 }
 
 /// The count in the descriptor is exact: the kernel changes both in one transaction.
