@@ -10,7 +10,7 @@ use std::path::Path;
 const SECTOR: u64 = 512;
 /// Free runs of the volume: under emulation the kernel's way takes a minute for the larger number.
 fn extents() -> u32 {
-    if crate::common::full() { 100_000 } else { 5_000 }
+    if crate::common::full() { 100_000 } else { 2_000 }
 }
 
 /// Clusters of the root folder, and the first one of the file.

@@ -48,7 +48,7 @@ pub(super) fn leave(bench: &Bench<'_>, routes: &mut [RouteResult], most: u64) ->
     let (nonce, largest) = (nonce(), result.largest.unwrap_or(u64::MAX));
     let tried = on_bench(bench.target(), &mut prepared, |bench, transport, paths| {
         let mut fitting = bench.places().filter(|place| place.ground.len() <= most && place.bytes() <= largest);
-        Ok(fitting.next().map(|place| (canary::run(bench.plan, &place, transport, paths, nonce), place)))
+        Ok(fitting.next().map(|place| (canary::run(bench, &place, transport, paths, nonce), place)))
     })?;
     let Some((trial, place)) = tried.flatten() else { return Ok(Left::default()) };
     let written = trial.written;
