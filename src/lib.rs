@@ -18,6 +18,7 @@
 pub mod cli;
 pub mod demo;
 pub mod measure;
+pub mod memory;
 pub mod plan;
 pub mod report;
 pub mod run;

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 /// Module, and the modules of ours that it may use.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("cli", &["cli", "demo", "measure", "plan", "report", "run", "sandbox", "target", "transport", "verify"]),
+    ("cli", &["cli", "demo", "measure", "memory", "plan", "report", "run", "sandbox", "target", "transport", "verify"]),
     ("demo", &[]),
     ("measure", &["plan", "run", "transport", "verify"]),
+    ("memory", &[]),
     ("plan", &[]),
     ("report", &["measure", "plan", "verify"]),
     ("run", &["plan", "transport"]),

@@ -15,6 +15,8 @@ mod lab;
 mod lvm;
 #[path = "common/lvm_group.rs"]
 mod lvm_group;
+#[path = "root_lab/many.rs"]
+mod many;
 #[path = "root_lab/mapping.rs"]
 mod mapping;
 #[path = "root_lab/md.rs"]

@@ -246,6 +246,12 @@ pub struct ProbeArgs {
     /// Leave out serial numbers and other marks of this one unit, so that the report can be shared
     #[arg(long)]
     pub anonymous: bool,
+    /// Also ask for the NVMe drive behind a USB bridge, by the bridge maker's own commands (JMicron, ASMedia, Realtek)
+    ///
+    /// Only identity, and only on bridges that can be nothing else: such commands mean other things elsewhere. The disk is
+    /// claimed while they run.
+    #[arg(long)]
+    pub vendor_id: bool,
     /// Find out what is true: write patterns into free space, discard them by every route, and read what happened
     #[arg(long)]
     pub test: bool,
@@ -264,6 +270,12 @@ pub struct ProbeArgs {
     /// Print the udev rule by which the kernel itself trims from now on, with the measured limit, and nothing else
     #[arg(long, requires = "test")]
     pub udev: bool,
+    /// Also leave one pattern in free space, to be looked at after the device was without power
+    #[arg(long, requires = "test", conflicts_with = "udev")]
+    pub power_cycle: bool,
+    /// Finish a test that --power-cycle began, after the device was unplugged and plugged in again
+    #[arg(long, requires = "test", conflicts_with_all = ["power_cycle", "udev", "via"])]
+    pub resume: bool,
     /// Do not ask before writing
     #[arg(long, requires = "test")]
     pub yes: bool,

@@ -140,6 +140,10 @@ pub struct TestJob {
     pub settle: u64,
     /// Only the udev rule.
     pub udev: bool,
+    /// Leave something to be looked at after a loss of power.
+    pub power_cycle: bool,
+    /// Look at it.
+    pub resume: bool,
     /// Do not ask.
     pub yes: bool,
 }
@@ -196,6 +200,8 @@ pub enum Job {
         device: String,
         /// Without the marks of one unit.
         anonymous: bool,
+        /// By the bridge maker's own commands, too.
+        vendor_id: bool,
         /// Not only claims: what is true.
         test: Option<TestJob>,
     },
@@ -308,9 +314,22 @@ impl Job {
                 if args.udev && output.json {
                     return Err(UsageError::RuleOrJson);
                 }
-                let ProbeArgs { device, anonymous, test, via, scratch, budget, settle, udev, yes } = args;
-                let test = test.then_some(TestJob { via, scratch, budget, settle, udev, yes });
-                Self::Probe { device, anonymous, test }
+                let ProbeArgs {
+                    device,
+                    anonymous,
+                    vendor_id,
+                    test,
+                    via,
+                    scratch,
+                    budget,
+                    settle,
+                    udev,
+                    power_cycle,
+                    resume,
+                    yes,
+                } = args;
+                let test = test.then_some(TestJob { via, scratch, budget, settle, udev, power_cycle, resume, yes });
+                Self::Probe { device, anonymous, vendor_id, test }
             }
             Command::Verify(args) => Self::Verify(verify(args)?),
             Command::Demo(args) => Self::Demo { keep: args.keep, fs: args.fs },

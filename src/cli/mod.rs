@@ -20,6 +20,7 @@ mod job;
 mod layout;
 mod list;
 mod map;
+mod past;
 mod probe;
 mod routes;
 mod saved_plan;
@@ -105,8 +106,10 @@ fn run(job: Job, output: &Output) -> anyhow::Result<Ending> {
         Job::List(devices) => list::run(&devices, output),
         Job::Map(scope, format, picture) => map::run(&scope, format, picture.as_deref(), output),
         Job::Trim(job) => trim::run(&job, output),
-        Job::Probe { device, anonymous, test } => probe::run(&device, anonymous, test.as_ref(), output),
         Job::Verify(job) => verify::run(&job, output),
+        Job::Probe { device, anonymous, vendor_id, test } => {
+            probe::run(&device, anonymous, vendor_id, test.as_ref(), output)
+        }
         Job::Demo { keep, fs } => demo::run(keep.as_deref(), fs.as_deref(), output),
         Job::Completions(shell) => completions(shell),
     }

@@ -4,6 +4,7 @@ use super::arrays::pieces_on;
 use super::device::Device;
 use super::job::TrimJob;
 use super::survey::Survey;
+use crate::memory::Past;
 use crate::plan::units::ByteRange;
 use crate::plan::{Disk, Plan, Policy, Refusal, Region};
 use crate::report::State;
@@ -63,7 +64,7 @@ pub fn prepare_without(survey: &Survey, index: usize, job: &TrimJob, failed: &[&
         let what = "behind a USB bridge `auto` uses a route only after its trial, and --no-canary forbids that";
         return Err(NotPrepared::Unwanted(Finding::refusal(what, "leave --no-canary out, or name a route with --via")));
     }
-    let (route, reason, transport) = choose(&device, job.via.as_deref(), failed)?;
+    let (route, reason, transport) = choose(&device, job, failed, &survey.pasts[index])?;
     // The kernel never asks this behind USB, so the target's own findings could not say it.
     if transport.rotates() == Some(true) && !job.scope.accept.contains(&Consent::Rotating) {
         return Err(NotPrepared::Unwanted(suitable::rotates(&device.facts.path)));
@@ -75,8 +76,9 @@ pub fn prepare_without(survey: &Survey, index: usize, job: &TrimJob, failed: &[&
 
 type Chosen = (&'static Route, String, Box<dyn Transport>);
 
-fn choose(device: &Device, via: Option<&str>, failed: &[&str]) -> Result<Chosen, NotPrepared> {
-    let mut tried = Vec::new();
+fn choose(device: &Device, job: &TrimJob, failed: &[&str], past: &Past) -> Result<Chosen, NotPrepared> {
+    let (mut tried, mut objections) = (Vec::new(), Vec::new());
+    let via = job.via.as_deref();
     let wanted = |route: &&Route| via.is_none_or(|name| name == route.name) && !failed.contains(&route.name);
     for route in TRANSPORTS.iter().filter(wanted) {
         let reason = match ((route.applies)(&device.facts), via) {
@@ -95,13 +97,30 @@ fn choose(device: &Device, via: Option<&str>, failed: &[&str]) -> Result<Chosen,
             tried.push(format!("{}: another partition of the disk is in use, so only {only} is allowed", route.name));
             continue;
         }
+        match (past.objection(route.name), via) {
+            (Some(objection), None) => {
+                objections.push(format!("{}: {objection}", route.name));
+                continue;
+            }
+            (Some(objection), Some(_)) if !job.canary => {
+                let remedy = "leave --no-canary out, or test it again: `coldtrim probe --test DEVICE`";
+                return Err(NotPrepared::Unwanted(Finding::refusal(objection, remedy)));
+            }
+            _ => {}
+        }
         match (route.open)(&device.file, &device.facts) {
             Ok(transport) => return Ok((route, reason, transport)),
             Err(error) if error.kind() == ErrorKind::Rejected => tried.push(error.to_string()),
             Err(error) => return Err(NotPrepared::Failed(error)),
         }
     }
-    Err(NotPrepared::NoRoute(tried))
+    if objections.is_empty() {
+        return Err(NotPrepared::NoRoute(tried));
+    }
+    let what = format!("no route is left that `auto` would choose: {}", [objections, tried].concat().join("; "));
+    let remedy =
+        "test it again with `coldtrim probe --test DEVICE`, which forgets the old result, or name it with --via";
+    Err(NotPrepared::Unwanted(Finding::refusal(what, remedy)))
 }
 
 /// A plan for every clean volume on the device, and one for the gaps if the user wants them.

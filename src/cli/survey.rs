@@ -4,7 +4,8 @@ use super::arrays::Arrays;
 use super::below::Below;
 use super::confirm::Unanswered;
 use super::job::{Output, Scope, UsageError};
-use super::{Ending, device, layout};
+use super::{Ending, device, layout, past};
+use crate::memory::Past;
 use crate::report::{Reason, Report, State, TargetReport, VolumeReport};
 use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
 use crate::target::{Identity, Intent, Opener, Target, TargetError};
@@ -33,6 +34,8 @@ pub struct Survey {
     pub notes: Vec<String>,
     /// What lies below the targets that device-mapper makes; those devices are targets behind the named ones.
     below: Below,
+    /// What earlier tests found, per target.
+    pub pasts: Vec<Past>,
 }
 
 impl Survey {
@@ -48,9 +51,11 @@ impl Survey {
         if let Some((one, other)) = below.shared() {
             return Err(UsageError::Twice(scope.targets[one].clone(), scope.targets[other].clone()).into());
         }
+        let (pasts, unread): (Vec<Past>, Vec<Vec<String>>) = targets.iter().map(past::of).unzip();
         let (report, gaps, mappings, notes) = (Report::new(command), Vec::new(), Vec::new(), Vec::new());
-        let mut survey = Self { targets, report, gaps, mappings, notes, below };
+        let mut survey = Self { targets, report, gaps, mappings, notes, below, pasts };
         survey.read(scope, stop)?;
+        survey.notes.extend(unread.into_iter().flatten());
         survey.has_partitions(scope)?;
         Ok(survey)
     }

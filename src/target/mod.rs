@@ -35,6 +35,7 @@ pub use opener::Opener;
 pub use resolve::{Identify, Identity};
 pub use suitable::findings as disk_findings;
 pub use sysfs::{DeviceNumber, Roots};
+pub use watch::Troubles;
 
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Finding;

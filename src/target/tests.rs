@@ -479,3 +479,16 @@ fn a_wake_lock_is_taken_and_given_back() {
     drop(awake);
     assert_eq!(std::fs::read(machine.path("sys/power/wake_unlock")).unwrap(), b"coldtrim");
 }
+
+#[test]
+fn what_went_wrong_is_counted_from_a_moment_on() {
+    use super::watch::Troubles;
+    let counted = |errors, timeouts| Troubles { errors, timeouts };
+    assert_eq!(counted(7, 1).since(counted(7, 1)), None);
+    assert!(
+        counted(8, 1).since(counted(7, 1)).is_some_and(|words| words.contains("1 failed commands and 0 time-outs"))
+    );
+    assert!(
+        counted(7, 3).since(counted(7, 1)).is_some_and(|words| words.contains("0 failed commands and 2 time-outs"))
+    );
+}

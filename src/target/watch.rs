@@ -57,6 +57,28 @@ fn times(found: &Metadata) -> Times {
     [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())]
 }
 
+/// What went wrong on a disk since it came (sysfs, SCSI disks only). A reset is among it, also where the kernel has sent
+/// the command again without a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Troubles {
+    pub(super) errors: u64,
+    pub(super) timeouts: u64,
+}
+
+impl Troubles {
+    /// What has been added since then, in words.
+    pub fn since(self, before: Self) -> Option<String> {
+        let (errors, timeouts) =
+            (self.errors.saturating_sub(before.errors), self.timeouts.saturating_sub(before.timeouts));
+        (errors + timeouts > 0).then(|| {
+            format!(
+                "the kernel counted {errors} failed commands and {timeouts} time-outs on the device that were not ours: it \
+                 was reset, or answers badly"
+            )
+        })
+    }
+}
+
 impl Target {
     /// Notes what shows that somebody writes, before the target is read, and again when what a trial wrote is part of it.
     pub fn note_writes(&mut self) {
@@ -174,6 +196,15 @@ impl Target {
             return Err(self.changed("somebody has written to it since the run began"));
         }
         Ok(())
+    }
+
+    /// How many commands to the disk have failed or were not answered in time, as the kernel counts; none where it does not.
+    pub fn troubles(&self) -> Option<Troubles> {
+        let count = |name: &str| {
+            let text = std::fs::read_to_string(self.disk()?.sysfs.join("device").join(name)).ok()?;
+            u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
+        };
+        Some(Troubles { errors: count("ioerr_cnt")?, timeouts: count("iotmo_cnt").unwrap_or(0) })
     }
 
     fn unseen_user(&self) -> User {

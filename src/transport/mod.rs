@@ -17,6 +17,7 @@ pub mod sat;
 pub mod scsi;
 mod sysfs;
 pub mod unmap;
+pub mod vendor;
 pub mod writesame;
 
 #[cfg(test)]

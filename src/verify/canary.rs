@@ -191,6 +191,31 @@ fn attempt(
     Ok(verdict)
 }
 
+/// Looks again at what a trial left at `place`: a pattern that `nonce` made, in blocks of `block` bytes.
+///
+/// # Errors
+/// It cannot be read.
+pub fn look_again(place: &Place, block: u64, nonce: u64, paths: &mut Paths<'_>) -> Result<Verdict, TransportError> {
+    let before = pattern(place.ground, block, nonce);
+    Ok(read(paths, place.ground)?.map_or_else(
+        || Verdict::Unstable("the two paths read different bytes".to_owned()),
+        |after| judge(place, &before, &after),
+    ))
+}
+
+/// What two looks come to, one before and one after the device was without power.
+pub fn after_power(worked: bool, now: Verdict) -> Verdict {
+    match (worked, now) {
+        (true, Verdict::NoEvidence) => Verdict::Unstable(
+            "discarded blocks were changed, and are as written again since the device was without power".to_owned(),
+        ),
+        (_, Verdict::Harmful(why)) => {
+            Verdict::Harmful(format!("{why}; it was still as written before the device was without power"))
+        }
+        (_, now) => now,
+    }
+}
+
 /// A drive may take its time: what is not to be seen at once is looked for again after these.
 const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(100), Duration::from_secs(1)];
 
@@ -312,6 +337,18 @@ mod tests {
         blocks.sort_unstable();
         blocks.dedup();
         assert_eq!(blocks.len(), 16);
+    }
+
+    #[test]
+    fn what_comes_back_after_a_loss_of_power_was_not_discarded() {
+        let zeroes = || Verdict::Works { zeroes: true };
+        assert_eq!(after_power(true, zeroes()), zeroes());
+        assert_eq!(after_power(false, zeroes()), zeroes(), "it only took its time");
+        assert_eq!(after_power(false, Verdict::NoEvidence), Verdict::NoEvidence);
+        assert!(matches!(after_power(true, Verdict::NoEvidence), Verdict::Unstable(_)));
+        for worked in [true, false] {
+            assert!(matches!(after_power(worked, Verdict::Harmful("byte 7".to_owned())), Verdict::Harmful(_)));
+        }
     }
 
     #[test]

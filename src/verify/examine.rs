@@ -28,6 +28,13 @@ pub struct Step {
     pub latency: Option<(Duration, Duration)>,
 }
 
+impl Step {
+    /// A look at the device without a discard.
+    pub fn without_command(what: String, verdict: Verdict, evidence: String) -> Self {
+        Self { what, ranges: 0, bytes: 0, verdict, evidence, deallocated: None, latency: None }
+    }
+}
+
 /// What an examination showed.
 #[derive(Debug, Clone)]
 pub struct Examination {
@@ -43,6 +50,13 @@ pub struct Examination {
     pub largest: Option<u64>,
     /// Bytes of the smallest command that was rejected although smaller ones work.
     pub rejected: Option<u64>,
+}
+
+impl Examination {
+    /// A verdict before anything was tried.
+    pub fn without_steps(verdict: Verdict) -> Self {
+        Self { verdict, steps: Vec::new(), written: 0, grounds: Vec::new(), largest: None, rejected: None }
+    }
 }
 
 /// Ranges of the command with many of them, at most.
@@ -83,8 +97,7 @@ pub fn examine(
     budget: u64,
 ) -> Examination {
     let verdict = Verdict::Inconclusive("nothing was tried".to_owned());
-    let (steps, grounds) = (Vec::new(), Vec::new());
-    let mut found = Examination { verdict, steps, written: 0, grounds, largest: None, rejected: None };
+    let mut found = Examination::without_steps(verdict);
     Examiner { bench, transport, paths, nonce, budget, found: &mut found }.run();
     found.verdict = conclude(&found.steps);
     found
@@ -227,15 +240,8 @@ impl Examiner<'_, '_, '_> {
     }
 
     fn note_untried(&mut self, why: &str) {
-        self.found.steps.push(Step {
-            what: "the middle of a pattern".to_owned(),
-            ranges: 0,
-            bytes: 0,
-            verdict: Verdict::Inconclusive(why.to_owned()),
-            evidence: "none".to_owned(),
-            deallocated: None,
-            latency: None,
-        });
+        let verdict = Verdict::Inconclusive(why.to_owned());
+        self.found.steps.push(Step::without_command("the middle of a pattern".to_owned(), verdict, "none".to_owned()));
     }
 }
 
@@ -292,10 +298,8 @@ pub fn cross_read(
     canary::cross_read(kernel, own, places).map_err(|verdict| {
         let evidence = verdict.reason().unwrap_or_default().to_owned();
         let what = format!("{} places read through both paths", places.len());
-        let step =
-            Step { what, ranges: 0, bytes: 0, verdict: verdict.clone(), evidence, deallocated: None, latency: None };
-        let (steps, grounds) = (vec![step], Vec::new());
-        Box::new(Examination { verdict, steps, written: 0, grounds, largest: None, rejected: None })
+        let step = Step::without_command(what, verdict.clone(), evidence);
+        Box::new(Examination { steps: vec![step], ..Examination::without_steps(verdict) })
     })
 }
 

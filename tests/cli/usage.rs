@@ -12,6 +12,10 @@ fn a_test_of_a_route_needs_its_words() {
     said(&["probe", "--test", "--udev", "--json", "/dev/null"]).expect(2, &["--udev", "--json"]);
     said(&["probe", "--test", "--via", "nothing", "/dev/null"]).expect(2, &["no route 'nothing'"]);
     said(&["probe", "--test", "--scratch", "1M", "/dev/null"]).expect(2, &["START:LENGTH"]);
+    said(&["probe", "--resume", "/dev/null"]).expect(2, &["--test"]);
+    for other in ["--power-cycle", "--udev", "--via=unmap"] {
+        said(&["probe", "--test", "--resume", other, "/dev/null"]).expect(2, &["cannot be used with"]);
+    }
 }
 
 #[test]

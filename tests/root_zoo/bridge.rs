@@ -64,6 +64,29 @@ pub struct Bridge {
     pub swaps_count: bool,
     /// Tells of a reset at the command after so many discards.
     pub resets_after: Option<u32>,
+    /// What it tells then: sense code and qualifier.
+    pub attention: (u8, u8),
+    /// Tells of it so many milliseconds after a discard instead.
+    pub late: Option<u64>,
+    /// Leaves the bus after so many discards; and whether it comes back.
+    pub leaves_after: Option<(u32, Return)>,
+    /// Discards are only remembered, until the power goes.
+    pub forgets: bool,
+    /// idVendor, idProduct and bcdDevice.
+    pub usb: (u16, u16, u16),
+    /// INQUIRY vendor, eight characters.
+    pub vendor: &'static str,
+    /// An NVMe drive behind JMicron's own commands.
+    pub tunnel: bool,
+}
+
+/// What a bridge does that has left the bus.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Return {
+    Never,
+    AsItWas,
+    /// With a mebibyte less.
+    Smaller,
 }
 
 pub const PLAIN: Bridge = Bridge {
@@ -89,6 +112,13 @@ pub const PLAIN: Bridge = Bridge {
     residue: false,
     swaps_count: false,
     resets_after: None,
+    attention: (0x29, 0),
+    late: None,
+    leaves_after: None,
+    forgets: false,
+    usb: (0x1209, 0x0001, 0x0120),
+    vendor: "Zoo     ",
+    tunnel: false,
 };
 
 /// Knows UNMAP and says so.
@@ -104,6 +134,11 @@ pub struct Unit {
     waiting: Vec<(Instant, u64, u64)>,
     discards: u32,
     attention: bool,
+    restless: Option<Instant>,
+    /// The command block that JMicron's commands wait with.
+    tunnelled: Option<Vec<u8>>,
+    /// How it has left the bus, until somebody looks.
+    pub left: Option<Return>,
     /// Every command that was not a read, with its outcome.
     pub log: Vec<String>,
 }
@@ -111,14 +146,28 @@ pub struct Unit {
 impl Unit {
     pub fn new(bridge: Bridge, drive: Drive) -> Self {
         let drive = if bridge.encrypts { drive.changed_by(encrypted) } else { drive };
-        Self { bridge, drive, waiting: Vec::new(), discards: 0, attention: false, log: Vec::new() }
+        Self {
+            bridge,
+            drive,
+            waiting: Vec::new(),
+            discards: 0,
+            attention: false,
+            restless: None,
+            tunnelled: None,
+            left: None,
+            log: Vec::new(),
+        }
     }
 
     /// Carries out a command.
     pub fn execute(&mut self, cdb: &[u8; 16], out: &[u8]) -> Answer {
         self.settle();
-        if std::mem::take(&mut self.attention) && !matches!(cdb[0], 0x12 | 0x03) {
-            return Answer::fails(6, 0x29);
+        let due = self.restless.is_some_and(|at| at <= Instant::now());
+        if (due || self.attention) && !matches!(cdb[0], 0x12 | 0x03) {
+            (self.attention, self.restless) = (false, None);
+            let (code, qualifier) = self.bridge.attention;
+            self.log.push("told of an attention".to_owned());
+            return Answer { sense: Some((6, code, qualifier)), ..Answer::good(Vec::new()) };
         }
         let answer = match cdb[0] {
             0x00 | 0x1B | 0x1E | 0x35 | 0x91 => Answer::good(Vec::new()),
@@ -135,6 +184,7 @@ impl Unit {
                 self.discard_blocks(&[(be(&cdb[2..10]), be(&cdb[10..14]))])
             }
             0x85 if self.bridge.sat_16 => self.ata(&Registers::of_16(cdb), out),
+            0xA1 if self.bridge.tunnel => self.jmicron(cdb, out),
             0xA1 if self.bridge.sat_12 => self.ata(&Registers::of_12(cdb), out),
             _ => Answer::fails(5, 0x20),
         };
@@ -156,6 +206,16 @@ impl Unit {
         });
     }
 
+    /// The power was off: what waited is done, or what was only remembered is gone.
+    pub fn lost_power(&mut self) {
+        for (_, first, count) in std::mem::take(&mut self.waiting) {
+            self.drive.discard(first, count);
+        }
+        if self.bridge.forgets {
+            self.drive.bring_back();
+        }
+    }
+
     fn block_bytes(&self) -> u32 {
         u32::try_from(self.bridge.block * SECTOR).expect("a small block")
     }
@@ -172,7 +232,7 @@ impl Unit {
         let length = usize::try_from(be(&cdb[3..5])).expect("16 bits");
         let mut data = if cdb[1] & 1 == 0 {
             let mut data = vec![0, 0, 6, 2, 31, 0, 0, 0];
-            data.extend(b"Zoo     Bridge          0001");
+            data.extend(self.bridge.vendor.bytes().chain(*b"Bridge          0001"));
             data
         } else {
             let Some((blocks, descriptors)) = self.bridge.limits else { return Answer::fails(5, 0x24) };
@@ -224,6 +284,15 @@ impl Unit {
     fn write(&mut self, block: u64, out: &[u8]) -> Answer {
         let first = block * self.bridge.block;
         let bytes = self.crypt(first, out.to_vec());
+        let end = first + u64::try_from(bytes.len()).expect("a 64-bit machine") / SECTOR;
+        // What is written anew is not discarded any more.
+        self.waiting = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .flat_map(|(due, from, count)| {
+                let (before, behind) = ((from, first.min(from + count)), (end.max(from), from + count));
+                [before, behind].into_iter().filter(|(a, b)| a < b).map(move |(a, b)| (due, a, b - a))
+            })
+            .collect();
         self.drive.write(first, &bytes);
         Answer::good(Vec::new())
     }
@@ -265,6 +334,10 @@ impl Unit {
         }
         self.discards += 1;
         self.attention = self.bridge.resets_after.is_some_and(|after| self.discards.is_multiple_of(after));
+        self.restless = self.bridge.late.map(|millis| Instant::now() + Duration::from_millis(millis));
+        if let Some((_, how)) = self.bridge.leaves_after.filter(|(after, _)| self.discards == *after) {
+            self.left = Some(how);
+        }
         Answer { residue: if self.bridge.residue { 8 } else { 0 }, ..Answer::good(Vec::new()) }
     }
 
@@ -294,6 +367,41 @@ impl Unit {
             0xEA | 0xE5 => Answer::good(Vec::new()),
             _ => Answer::fails(0xB, 0),
         }
+    }
+
+    /// The three steps of JMicron's own commands; anything but Identify is an error.
+    fn jmicron(&mut self, cdb: &[u8; 16], out: &[u8]) -> Answer {
+        match (cdb[1], self.tunnelled.take()) {
+            (0x80, _) if out.len() == 512 && out.starts_with(b"NVME") && out[8] == 6 && out[72] == 0 => {
+                self.tunnelled = Some(out.to_vec());
+                Answer::good(Vec::new())
+            }
+            (0x82, Some(command)) => {
+                let page = if command[48] == 1 { self.controller() } else { self.namespace() };
+                self.tunnelled = Some(command);
+                Answer::good(page)
+            }
+            (0x8F, Some(_)) => {
+                let mut result = vec![0; 512];
+                result[..4].copy_from_slice(b"NVME");
+                Answer::good(result)
+            }
+            _ => Answer::fails(5, 0x24),
+        }
+    }
+
+    fn controller(&self) -> Vec<u8> {
+        let mut page = vec![0; 4096];
+        page[4..72].copy_from_slice(format!("{:20}{:40}{:8}", "ZOO-SERIAL", "ZOO NVME", "1.0").as_bytes());
+        page[520] = 4;
+        page
+    }
+
+    fn namespace(&self) -> Vec<u8> {
+        let mut page = vec![0; 4096];
+        page[..8].copy_from_slice(&self.drive.sectors.to_le_bytes());
+        (page[33], page[130]) = (1, 9);
+        page
     }
 
     fn identity(&self) -> Vec<u8> {

@@ -12,13 +12,15 @@ pub struct Drive {
     pub sectors: u64,
     /// What was written; none is a sector of zeros.
     changed: BTreeMap<u64, Option<Box<Sector>>>,
+    /// What discarded sectors held before; none is what the image has.
+    kept: BTreeMap<u64, Option<Box<Sector>>>,
 }
 
 impl Drive {
     /// Many drives may share an image.
     pub fn new(image: Arc<Vec<u8>>) -> Self {
         let sectors = u64::try_from(image.len()).expect("a 64-bit machine") / SECTOR;
-        Self { image, sectors, changed: BTreeMap::new() }
+        Self { image, sectors, changed: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
     /// The same with other contents from the start.
@@ -45,13 +47,28 @@ impl Drive {
     pub fn write(&mut self, first: u64, bytes: &[u8]) {
         for (sector, content) in (first..).zip(bytes.chunks_exact(512)) {
             self.changed.insert(sector, Some(Box::new(content.try_into().expect("512 bytes"))));
+            self.kept.remove(&sector);
         }
     }
 
     /// Discards what of the range is on the drive.
     pub fn discard(&mut self, first: u64, count: u64) {
         for sector in first..first.saturating_add(count).min(self.sectors) {
-            self.changed.insert(sector, None);
+            match self.changed.insert(sector, None) {
+                Some(None) => {}
+                Some(content) => drop(self.kept.insert(sector, content)),
+                None => drop(self.kept.insert(sector, None)),
+            }
+        }
+    }
+
+    /// What was discarded is as it was before.
+    pub fn bring_back(&mut self) {
+        for (sector, content) in std::mem::take(&mut self.kept) {
+            match content {
+                Some(content) => self.changed.insert(sector, Some(content)),
+                None => self.changed.remove(&sector),
+            };
         }
     }
 

@@ -1,6 +1,6 @@
 //! The bridges, and what must happen behind each of them.
 
-use super::bridge::{Bridge, PLAIN, SAT, UNMAP};
+use super::bridge::{Bridge, PLAIN, Return, SAT, UNMAP};
 
 pub struct Row {
     pub name: &'static str,
@@ -14,15 +14,31 @@ pub struct Row {
     pub exit: i32,
     /// Exactly the free space must read otherwise afterwards.
     pub all_discarded: bool,
+    /// The verdict of `probe --test --resume` after a loss of power, where that is tried.
+    pub after_power: Option<&'static str>,
 }
 
 const fn row(name: &'static str, about: &'static str, bridge: Bridge) -> Row {
-    Row { name, about, bridge, arguments: "", verdict: "works (zeroes)", route: "unmap", exit: 0, all_discarded: true }
+    Row {
+        name,
+        about,
+        bridge,
+        arguments: "",
+        verdict: "works (zeroes)",
+        route: "unmap",
+        exit: 0,
+        all_discarded: true,
+        after_power: None,
+    }
 }
 
 impl Row {
     const fn by(self, arguments: &'static str, route: &'static str) -> Self {
         Self { arguments, route, ..self }
+    }
+
+    const fn then(self, after_power: &'static str) -> Self {
+        Self { after_power: Some(after_power), ..self }
     }
 
     const fn ends(self, verdict: &'static str, exit: i32) -> Self {
@@ -31,7 +47,8 @@ impl Row {
 }
 
 pub const ROWS: &[Row] = &[
-    row("good-unmap", "good UNMAP", UNMAP),
+    row("good-unmap", "good UNMAP", UNMAP).then("works (zeroes)"),
+    row("forgets", "remembers discards until the power goes", Bridge { forgets: true, ..UNMAP }).then("unstable"),
     row("good-sat16", "good ATA PASS-THROUGH(16)", SAT).by("", "sat16"),
     row("sat12-only", "ATA PASS-THROUGH(12) only", Bridge { sat_12: true, ..PLAIN }).by("--via sat12", "sat12"),
     row("sat12-auto", "ATA PASS-THROUGH(12) only, not named", Bridge { sat_12: true, ..PLAIN })
@@ -60,7 +77,9 @@ pub const ROWS: &[Row] = &[
     row("encrypts", "encrypts: discarded blocks are never zero", Bridge { encrypts: true, ..UNMAP })
         .ends("works (content undefined)", 0),
     row("lazy", "discards a little later", Bridge { lazy: Some(300), ..UNMAP }).ends("works (zeroes)", 0),
-    row("lazier", "discards much later", Bridge { lazy: Some(3_600_000), ..UNMAP }).ends("no evidence", 0),
+    row("lazier", "discards much later", Bridge { lazy: Some(3_600_000), ..UNMAP })
+        .ends("no evidence", 0)
+        .then("works (zeroes)"),
     row("one-after", "discards one block too many after", Bridge { aim: |first, count| (first, count + 1), ..UNMAP })
         .ends("harmful", 3),
     row(
@@ -84,3 +103,68 @@ fn outwards(first: u64, count: u64) -> (u64, u64) {
     let (start, end) = (first / 128 * 128, (first + count).next_multiple_of(128));
     (start, end - start)
 }
+
+/// A bridge on which one command must end in one way: it goes away in the middle, or has commands of its own.
+pub struct Case {
+    pub name: &'static str,
+    /// For the published table.
+    pub about: &'static str,
+    pub bridge: Bridge,
+    /// What is run on it, the node is added.
+    pub command: &'static str,
+    pub exit: i32,
+    /// One of these must be told: who notices first that a device has left depends on the moment.
+    pub words: &'static [&'static str],
+}
+
+const fn leaver(name: &'static str, about: &'static str, bridge: Bridge, words: &'static [&'static str]) -> Case {
+    Case { name, about, bridge, command: "trim --yes --json --no-witness", exit: 5, words }
+}
+
+const GONE: &[&str] = &["has removed it", "No such device", "not there any more"];
+
+pub const LEAVERS: &[Case] = &[
+    leaver("goes", "leaves the bus after a success", leaves(Return::Never), GONE),
+    leaver("renamed", "leaves and comes back under another name", leaves(Return::AsItWas), GONE),
+    leaver("comes-smaller", "comes back under another name and smaller", leaves(Return::Smaller), GONE),
+    leaver(
+        "shrinks",
+        "tells that its capacity has changed",
+        Bridge { resets_after: Some(3), attention: (0x2A, 9), ..UNMAP },
+        &["capacity has changed"],
+    ),
+    Case {
+        command: "probe --test --yes --json --settle 12 --budget 4M",
+        exit: 3,
+        ..leaver("late", "resets itself long after the last success", Bridge { late: Some(8000), ..UNMAP }, &["reset"])
+    },
+];
+
+/// The first discard is the trial's.
+const fn leaves(how: Return) -> Bridge {
+    Bridge { leaves_after: Some((3, how)), ..UNMAP }
+}
+
+const JMS583: Bridge = Bridge { usb: (0x152d, 0x0583, 0x0214), vendor: "JMicron ", ..UNMAP };
+
+const fn tunnel(
+    name: &'static str,
+    about: &'static str,
+    bridge: Bridge,
+    exit: i32,
+    words: &'static [&'static str],
+) -> Case {
+    Case { name, about, bridge, command: "probe --vendor-id --json", exit, words }
+}
+
+/// Bridges that are asked by their maker's own commands, or must not be.
+pub const TUNNELS: &[Case] = &[
+    tunnel("jmicron", "NVMe behind JMicron's own commands", Bridge { tunnel: true, ..JMS583 }, 0, &["ZOO NVME"]),
+    tunnel(
+        "jmicron-sata",
+        "SATA behind the numbers of the same bridge",
+        Bridge { sat_16: true, sat_12: true, ..JMS583 },
+        3,
+        &["may be a SATA bridge"],
+    ),
+];

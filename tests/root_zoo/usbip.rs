@@ -21,8 +21,8 @@ const STALL: i32 = -32;
 const UNLINKED: i32 = -104;
 const VHCI: &str = "/sys/devices/platform/vhci_hcd.0";
 
-/// Attaches a unit under a serial number and serves it for ever.
-pub fn attach(unit: Arc<Mutex<Unit>>, serial: &str) {
+/// Attaches a unit under a serial number and serves it until it leaves. The number is its port.
+pub fn attach(unit: Arc<Mutex<Unit>>, serial: &str) -> u32 {
     let (kernel, ours) = UnixStream::pair().expect("a socket pair");
     let port = free_port();
     // 3 is high speed; the device number only has to be unique.
@@ -30,6 +30,12 @@ pub fn attach(unit: Arc<Mutex<Unit>>, serial: &str) {
     std::fs::write(format!("{VHCI}/attach"), &line).unwrap_or_else(|e| panic!("attach {line}: {e}"));
     let name = serial.to_owned();
     std::thread::spawn(move || Device { unit, serial: name, stream: ours, bulk: Bulk::default() }.serve());
+    port
+}
+
+/// Takes a unit off the bus.
+pub fn detach(port: u32) {
+    std::fs::write(format!("{VHCI}/detach"), port.to_string()).unwrap_or_else(|e| panic!("detach {port}: {e}"));
 }
 
 /// The first port of a high-speed hub that nothing is attached to (status 4).
@@ -50,20 +56,34 @@ fn free_port() -> u32 {
     text.lines().find_map(port).unwrap_or_else(|| panic!("no free port:\n{text}"))
 }
 
+/// Waits until the kernel has forgotten the disk of this serial number.
+pub fn wait_until_gone(serial: &str) {
+    for _ in 0..600 {
+        if find_node(serial).is_none() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{serial}: the disk does not go away");
+}
+
 /// The node that the kernel made for the device of this serial number.
 pub fn wait_for_node(serial: &str) -> PathBuf {
     for _ in 0..600 {
-        for entry in std::fs::read_dir("/sys/block").expect("sysfs").flatten() {
-            let Ok(path) = entry.path().canonicalize() else { continue };
-            let is_ours =
-                |folder: &Path| std::fs::read_to_string(folder.join("serial")).is_ok_and(|s| s.trim() == serial);
-            if path.ancestors().any(is_ours) {
-                return Path::new("/dev").join(entry.file_name());
-            }
+        if let Some(node) = find_node(serial) {
+            return node;
         }
         std::thread::sleep(Duration::from_millis(100));
     }
     panic!("{serial}: no disk appeared");
+}
+
+fn find_node(serial: &str) -> Option<PathBuf> {
+    let is_ours = |folder: &Path| std::fs::read_to_string(folder.join("serial")).is_ok_and(|s| s.trim() == serial);
+    let entries = std::fs::read_dir("/sys/block").expect("sysfs").flatten();
+    let of = |entry: std::fs::DirEntry| Some((entry.path().canonicalize().ok()?, entry.file_name()));
+    let (_, name) = entries.filter_map(of).find(|(path, _)| path.ancestors().any(is_ours))?;
+    Some(Path::new("/dev").join(name))
 }
 
 /// The bulk-only transport between two commands.
@@ -93,10 +113,10 @@ struct Device {
 }
 
 impl Device {
-    /// Ends when the kernel closes its end.
+    /// Ends when the kernel closes its end, or when the unit leaves the bus after the last answer.
     fn serve(mut self) {
         let mut header = [0; 48];
-        while self.stream.read_exact(&mut header).is_ok() {
+        while !self.has_left() && self.stream.read_exact(&mut header).is_ok() {
             let number = u32::try_from(be(&header[4..8])).expect("32 bits");
             if be(&header[0..4]) == SUBMIT {
                 self.submitted(number, &header);
@@ -107,6 +127,13 @@ impl Device {
                 self.reply(4, number, if there { UNLINKED } else { 0 }, 0, &[]);
             }
         }
+        if self.has_left() {
+            self.unit.lock().expect("no panic").log.push("left the bus".to_owned());
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        self.bulk.phases.is_empty() && self.unit.lock().expect("no panic").left.is_some()
     }
 
     fn submitted(&mut self, number: u32, header: &[u8; 48]) {
@@ -145,7 +172,11 @@ impl Device {
     /// Answers to control requests; none stalls.
     fn control(&self, setup: &[u8]) -> Option<Vec<u8>> {
         match (setup[0], setup[1], setup[3]) {
-            (0x80, 6, 1) => Some(vec![18, 1, 0, 2, 0, 0, 0, 64, 0x09, 0x12, 1, 0, 0x20, 0x01, 1, 2, 3, 1]),
+            (0x80, 6, 1) => {
+                let (vendor, product, release) = self.unit.lock().expect("no panic").bridge.usb;
+                let numbers = [vendor.to_le_bytes(), product.to_le_bytes(), release.to_le_bytes()].concat();
+                Some([&[18, 1, 0, 2, 0, 0, 0, 64][..], &numbers, &[1, 2, 3, 1]].concat())
+            }
             (0x80, 6, 2) => Some(vec![
                 9, 2, 32, 0, 1, 1, 0, 0x80, 50, // configuration
                 9, 4, 0, 0, 2, 8, 6, 0x50, 0, // mass storage, SCSI, bulk only

@@ -1,14 +1,18 @@
 //! `coldtrim probe`: what the bridge, the drive and the kernel claim about discarding, where they contradict each
 //! other, and what follows.
 
+mod power;
+mod results;
 mod test;
 mod udev;
+mod vendor;
 
 pub use test::Refused;
 
 use super::job::{Output, TestJob, UsageError};
 use super::survey::identify;
-use super::{Ending, device};
+use super::{Ending, device, past};
+use crate::memory::{Past, PastRoute, time};
 use crate::report::{Reason, SCHEMA, human};
 use crate::target::facts::{Attachment, DiskFacts, Kind, Rotation};
 use crate::target::{Intent, Opener, Target, suitable};
@@ -38,11 +42,22 @@ struct Answer {
     /// How many of them are of the device, not of this machine.
     #[serde(skip)]
     of_device: usize,
+    /// What is remembered, in words.
+    #[serde(skip)]
+    known: Vec<String>,
+    /// What of that could not be read.
+    #[serde(skip)]
+    unread: Vec<String>,
     /// Every route, in the order in which `auto` tries them.
     routes: Vec<RouteAnswer>,
+    /// What earlier tests found.
+    remembered: Vec<Remembered>,
+    /// What the drive behind the bridge says by the bridge maker's own commands, when that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor: Option<vendor::VendorAnswer>,
     /// What the routes really did, when that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    test: Option<test::Results>,
+    test: Option<results::Results>,
     exit_code: u8,
 }
 
@@ -55,6 +70,17 @@ struct RouteAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<RouteLimits>,
     notes: Vec<String>,
+}
+
+/// A result of an earlier test.
+#[derive(Serialize)]
+struct Remembered {
+    /// Whether it was this very unit, or another one with this bridge and firmware.
+    this_unit: bool,
+    /// The day.
+    date: String,
+    #[serde(flatten)]
+    result: PastRoute,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -78,14 +104,23 @@ struct RouteLimits {
 }
 
 /// Runs the verb.
-pub fn run(spec: &str, anonymous: bool, test: Option<&TestJob>, output: &Output) -> Result<Ending> {
+pub fn run(spec: &str, anonymous: bool, vendor_id: bool, test: Option<&TestJob>, output: &Output) -> Result<Ending> {
     let target = Opener::default().open(spec, Intent::Read, &identify)?;
     let disk = askable(&target, spec)?;
     let mut answer = ask(&target, disk)?;
     drop(target);
+    for note in &answer.unread {
+        say!("coldtrim: {note}");
+    }
     let mut ending = Ending::Done;
+    if vendor_id {
+        let (told, end) = vendor::ask(spec)?;
+        answer.vendor = Some(told);
+        ending = end;
+        answer.exit_code = ending.code();
+    }
     if let Some(job) = test {
-        let results = test::run(spec, job, output)?;
+        let results = if job.resume { power::resume(spec, job, output)? } else { test::run(spec, job, output)? };
         ending = results.ending();
         answer.exit_code = ending.code();
         answer.test = Some(results);
@@ -134,7 +169,8 @@ fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
         })?),
         _ => None,
     };
-    let routes = TRANSPORTS.iter().filter_map(|route| route_answer(route, &file, &facts)).collect();
+    let (known, unread) = past::of(target);
+    let routes = TRANSPORTS.iter().filter_map(|route| route_answer(route, &file, &facts, &known)).collect();
     target.must_be_unchanged()?;
     let node = &disk.node.display().to_string();
     // What belongs to the device comes first: the rest names mount points and processes of this machine.
@@ -155,6 +191,10 @@ fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
         reasons,
         of_device: of_device.len(),
         routes,
+        remembered: remembered(&known),
+        known: past::words(&known),
+        unread,
+        vendor: None,
         test: None,
         exit_code: Ending::Done.code(),
     })
@@ -162,7 +202,7 @@ fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
 
 /// Asks a route for its limits. Routes that are only used when named are not even asked, because their first byte may
 /// mean something else here. None for routes that belong to another kind of device.
-fn route_answer(route: &'static Route, file: &File, facts: &DeviceFacts) -> Option<RouteAnswer> {
+fn route_answer(route: &'static Route, file: &File, facts: &DeviceFacts, known: &Past) -> Option<RouteAnswer> {
     let plain = |prospect, reason: String| {
         Some(RouteAnswer { name: route.name, prospect, reason, limits: None, notes: Vec::new() })
     };
@@ -171,6 +211,9 @@ fn route_answer(route: &'static Route, file: &File, facts: &DeviceFacts) -> Opti
         Applies::WhenNamed(reason) => return plain(Prospect::OnlyWhenNamed, reason.to_owned()),
         Applies::Auto(reason) => reason,
     };
+    if let Some(objection) = known.objection(route.name) {
+        return plain(Prospect::OnlyWhenNamed, objection);
+    }
     let transport = match (route.open)(file, facts) {
         Ok(transport) => transport,
         Err(error) => return plain(Prospect::Impossible, unprefixed(&error, route.name)),
@@ -189,6 +232,13 @@ fn route_answer(route: &'static Route, file: &File, facts: &DeviceFacts) -> Opti
         }),
         notes: transport.notes().to_vec(),
     })
+}
+
+fn remembered(known: &Past) -> Vec<Remembered> {
+    let of = |this_unit| {
+        move |result: &PastRoute| Remembered { this_unit, date: time::date(result.when), result: result.clone() }
+    };
+    known.this.iter().map(of(true)).chain(known.others.iter().map(of(false))).collect()
 }
 
 /// The error without the route's name, which stands in front of it anyway.
@@ -226,6 +276,9 @@ impl Answer {
         if let Some(scsi) = &mut self.scsi {
             scsi.make_anonymous();
         }
+        if let Some(vendor) = &mut self.vendor {
+            vendor.make_anonymous();
+        }
         self.reasons.truncate(self.of_device);
     }
 }
@@ -242,6 +295,9 @@ fn print(out: &mut dyn Write, answer: &Answer, output: &Output) -> std::io::Resu
     if let Some(scsi) = &answer.scsi {
         print_claims(out, scsi)?;
     }
+    if let Some(vendor) = &answer.vendor {
+        vendor.print(out)?;
+    }
     match &answer.kernel {
         Some(reason) => writeln!(out, "  the kernel sends no discard by itself: {reason}")?,
         None => {
@@ -253,6 +309,9 @@ fn print(out: &mut dyn Write, answer: &Answer, output: &Output) -> std::io::Resu
     }
     for reason in &answer.reasons {
         writeln!(out, "  {} {}", output.paint.warn("note:"), reason.message)?;
+    }
+    for line in &answer.known {
+        writeln!(out, "  {} {line}", output.paint.warn("remembered:"))?;
     }
     writeln!(out, "routes:")?;
     answer.routes.iter().try_for_each(|route| print_route(out, route))?;

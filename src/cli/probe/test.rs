@@ -1,136 +1,27 @@
 //! `coldtrim probe --test`: what every route really does, tried in space that is known to be free.
 
+use super::power::{MOST_LEFT, leave, waiting};
+use super::results::{Results, RouteResult};
 use crate::cli::confirm;
-use crate::cli::device::partition_starts;
+use crate::cli::device::{Device, partition_starts};
 use crate::cli::job::{Output, TestJob, TrimJob};
 use crate::cli::routes::{NotPrepared, PlannedPart, Prepared, plan, prepare};
 use crate::cli::survey::{Survey, complain};
 use crate::cli::trial::{all_planned, nonce, sample};
-use crate::cli::{Ending, interrupt};
+use crate::cli::{interrupt, past};
 use crate::plan::units::ByteRange;
 use crate::plan::{Plan, Refusal};
 use crate::report::{State, VolumeReport, human};
-use crate::target::{Intent, Target};
-use crate::transport::{Applies, Direct, ReadAfterDiscard, Route, TRANSPORTS, TransportError};
+use crate::target::{Intent, Target, Troubles};
+use crate::transport::{Applies, BlockRead, Direct, NodeKind, Route, TRANSPORTS, Transport, TransportError, scsi};
 use crate::verify::Verdict;
 use crate::verify::canary::{self, Paths};
-use crate::verify::examine::{Examination, Step, breaks_promise, cross_read, examine, rung};
+use crate::verify::examine::{Examination, cross_read, examine};
 use crate::verify::neighbours::Neighbours;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use coldtrim_parsers::array::merge;
-use serde::Serialize;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// What the tests showed.
-#[derive(Serialize)]
-pub struct Results {
-    routes: Vec<RouteResult>,
-    /// Bytes of test patterns that were written.
-    written: u64,
-    /// Bytes of them that no route could discard again; they lie in free space.
-    left_bytes: u64,
-    /// How long the device was watched afterwards, seconds.
-    settled: u64,
-    /// What was seen of the device afterwards that should not have been.
-    late: Option<String>,
-    #[serde(skip)]
-    interrupted: bool,
-}
-
-/// What became of one route.
-#[derive(Serialize)]
-struct RouteResult {
-    name: &'static str,
-    verdict: String,
-    /// Why, where the word does not say it.
-    reason: Option<String>,
-    /// How far up the ladder of evidence it came (0 to 3).
-    rung: u8,
-    /// What the device promises of discarded blocks; none where the route could not be opened.
-    promise: Option<ReadAfterDiscard>,
-    written: u64,
-    /// Bytes of the largest command that worked.
-    largest: Option<u64>,
-    /// Bytes of the smallest command that was rejected although smaller ones worked.
-    rejected: Option<u64>,
-    steps: Vec<StepResult>,
-    #[serde(skip)]
-    word: Verdict,
-}
-
-#[derive(Serialize)]
-struct StepResult {
-    what: String,
-    ranges: usize,
-    bytes: u64,
-    verdict: String,
-    evidence: String,
-    /// What the device says of the blocks afterwards; null when it cannot tell.
-    deallocated: Option<bool>,
-    /// Microseconds for a read of discarded blocks, and for one of as many blocks with data.
-    read_us: Option<[u128; 2]>,
-}
-
-impl Results {
-    /// The exit code follows from the verdicts: harm before everything, then what works.
-    pub fn ending(&self) -> Ending {
-        let has = |wanted: fn(&RouteResult) -> bool| self.routes.iter().any(wanted);
-        match () {
-            () if has(|route| matches!(route.word, Verdict::Harmful(_))) => Ending::Disproved,
-            () if self.interrupted => Ending::Stopped,
-            () if self.late.is_some() => Ending::Refused,
-            () if has(|route| matches!(route.word, Verdict::Works { .. })) => Ending::Done,
-            () if has(|route| route.promise.is_some_and(|promise| breaks_promise(&route.word, promise))) => {
-                Ending::Disproved
-            }
-            () if has(|route| route.word == Verdict::NoEvidence) => Ending::Done,
-            () if has(|route| matches!(route.word, Verdict::Unstable(_) | Verdict::Inconclusive(_))) => Ending::Refused,
-            () => Ending::NoRoute,
-        }
-    }
-
-    /// Bytes of the largest command that worked by the route of this name; none where it is not a route to rely on.
-    pub fn largest_by(&self, name: &str) -> Option<u64> {
-        let calm = self.late.is_none() && !self.routes.iter().any(RouteResult::is_harmful);
-        let found = self.routes.iter().find(|route| calm && route.name == name);
-        found.filter(|route| matches!(route.word, Verdict::Works { .. })).and_then(|route| route.largest)
-    }
-
-    /// For people.
-    pub fn print(&self, out: &mut dyn Write, output: &Output) -> std::io::Result<()> {
-        writeln!(out, "tests:")?;
-        for route in &self.routes {
-            let word = match route.word {
-                Verdict::Works { .. } => output.paint.good(&route.verdict),
-                Verdict::NoEvidence | Verdict::Rejected(_) => output.paint.warn(&route.verdict),
-                _ => output.paint.bad(&route.verdict),
-            };
-            let reason = route.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-            writeln!(out, "  {:<12} {word}{reason}", route.name)?;
-            for step in &route.steps {
-                let size = human::bytes(step.bytes);
-                writeln!(out, "               {} ({size} in {}): {}", step.what, step.ranges, step.verdict)?;
-            }
-            if let Some(largest) = route.largest {
-                let limit =
-                    route.rejected.map_or(String::new(), |size| format!(", {} are rejected", human::bytes(size)));
-                writeln!(out, "               largest command that worked: {}{limit}", human::bytes(largest))?;
-            }
-        }
-        let left = if self.left_bytes == 0 {
-            "all of it was discarded again".to_owned()
-        } else {
-            format!("{} of it stay in free space, because no route could discard them", human::bytes(self.left_bytes))
-        };
-        writeln!(out, "{} of test patterns were written; {left}.", human::exact(self.written))?;
-        match &self.late {
-            Some(late) => writeln!(out, "{} {late}", output.paint.bad("afterwards:")),
-            None => writeln!(out, "The device was watched for {} s afterwards, and stayed as it was.", self.settled),
-        }
-    }
-}
 
 /// Runs the tests on the volumes of `spec`, or in its scratch area.
 pub fn run(spec: &str, job: &TestJob, output: &Output) -> Result<Results> {
@@ -150,32 +41,53 @@ pub fn run(spec: &str, job: &TestJob, output: &Output) -> Result<Results> {
         survey.read(&template.scope, stop)?;
         check_ground(&survey, job)?;
     }
+    if let Some(disk) = survey.targets[0].disk().filter(|_| job.power_cycle) {
+        // Before anything is written: a pattern that nobody remembers would lie there for ever.
+        past::keep(disk, std::iter::empty(), None).context("--power-cycle needs a place for its note")?;
+    }
     survey.targets[0].seal()?;
     let wanted: Vec<&'static Route> = TRANSPORTS.iter().filter(|route| is_wanted(route, &survey, job)).collect();
-    let mut bench = Bench { survey: &survey, job, template, working: None, left: Vec::new() };
+    let mut bench = Bench::new(&survey, job, template);
+    let reserve = if job.power_cycle { MOST_LEFT.min(job.budget / 2) } else { 0 };
     let mut routes = Vec::new();
     for (index, route) in wanted.iter().enumerate() {
         if stop.load(Ordering::Relaxed) || routes.iter().any(RouteResult::is_harmful) {
             break;
         }
         let written: u64 = routes.iter().map(|result: &RouteResult| result.written).sum();
-        let share = (job.budget - written) / u64::try_from(wanted.len() - index).unwrap_or(1);
+        let share = (job.budget - reserve - written) / u64::try_from(wanted.len() - index).unwrap_or(1);
         if output.verbose {
             say!("testing {} with at most {}", route.name, human::bytes(share));
         }
         routes.push(bench.test(route, share));
     }
-    let left_bytes = bench.clean_up(routes.iter().any(RouteResult::is_harmful));
+    let harmful = routes.iter().any(RouteResult::is_harmful);
+    let mut left_bytes = bench.clean_up(harmful);
+    let mut written: u64 = routes.iter().map(|route| route.written).sum();
+    let mut pending = None;
+    if job.power_cycle && !harmful && !stop.load(Ordering::Relaxed) {
+        let left = leave(&bench, &mut routes, job.budget.saturating_sub(written));
+        let left = left.context("leaving a pattern for --resume")?;
+        written += left.written;
+        left_bytes += if left.pending.is_none() { left.written } else { 0 };
+        pending = left.pending;
+    }
     let target = &survey.targets[0];
     let late = watch(target, job.settle, stop);
     target.drop_caches()?;
-    let written = routes.iter().map(|route| route.written).sum();
     let interrupted = stop.load(Ordering::Relaxed);
-    Ok(Results { routes, written, left_bytes, settled: job.settle, late, interrupted })
+    let told = pending.as_ref().map(|pending| waiting(pending, spec, job.scratch));
+    let results = Results { routes, written, left_bytes, settled: job.settle, late, waiting: told, interrupted };
+    match target.disk().map(|disk| past::keep(disk, results.to_remember(), pending)) {
+        Some(Err(error)) if job.power_cycle => return Err(error).context("the test cannot be finished later"),
+        Some(Err(error)) => say!("coldtrim: the results are not kept for later: {error}"),
+        _ => {}
+    }
+    Ok(results)
 }
 
 /// There is something to test in, and it is not somebody's.
-fn check_ground(survey: &Survey, job: &TestJob) -> Result<()> {
+pub(super) fn check_ground(survey: &Survey, job: &TestJob) -> Result<()> {
     let target = &survey.report.targets[0];
     if target.is_forbidden() {
         complain(&survey.report);
@@ -217,7 +129,7 @@ fn check_ground(survey: &Survey, job: &TestJob) -> Result<()> {
 }
 
 /// A refusal for safety, as the exit code says it.
-fn refused(why: String) -> anyhow::Error {
+pub(super) fn refused(why: String) -> anyhow::Error {
     Refused(why).into()
 }
 
@@ -230,12 +142,12 @@ fn is_wanted(route: &Route, survey: &Survey, job: &TestJob) -> bool {
     if !job.via.is_empty() {
         return job.via.iter().any(|name| name == route.name);
     }
-    let Ok(device) = crate::cli::device::Device::of(&survey.targets[0]) else { return false };
+    let Ok(device) = Device::of(&survey.targets[0]) else { return false };
     matches!((route.applies)(&device.facts), Applies::Auto(_))
         && device.only_route.is_none_or(|only| only == route.name)
 }
 
-struct Bench<'a> {
+pub(super) struct Bench<'a> {
     survey: &'a Survey,
     job: &'a TestJob,
     template: TrimJob,
@@ -245,7 +157,30 @@ struct Bench<'a> {
     left: Vec<ByteRange>,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    pub(super) fn new(survey: &'a Survey, job: &'a TestJob, template: TrimJob) -> Self {
+        Self { survey, job, template, working: None, left: Vec::new() }
+    }
+
+    pub(super) fn target(&self) -> &'a Target {
+        &self.survey.targets[0]
+    }
+
+    pub(super) fn survey(&self) -> &'a Survey {
+        self.survey
+    }
+
+    pub(super) fn scratch(&self) -> Option<ByteRange> {
+        self.job.scratch
+    }
+
+    /// Discards what an earlier run has left at `ground`, by `prepared`; the bytes that stay.
+    pub(super) fn discard_again(&mut self, prepared: Prepared, ground: ByteRange, harmful: bool) -> u64 {
+        self.left.push(ground);
+        self.working = Some(prepared);
+        self.clean_up(harmful)
+    }
+
     fn test(&mut self, route: &'static Route, budget: u64) -> RouteResult {
         match self.prepare(route) {
             Err(verdict) => RouteResult::untried(route.name, verdict),
@@ -264,7 +199,7 @@ impl Bench<'_> {
         }
     }
 
-    fn prepare(&self, route: &'static Route) -> Result<Prepared, Verdict> {
+    pub(super) fn prepare(&self, route: &'static Route) -> Result<Prepared, Verdict> {
         let job = TrimJob { via: Some(route.name.to_owned()), ..self.template.clone() };
         let mut prepared = prepare(self.survey, 0, &job).map_err(|problem| match problem {
             NotPrepared::NoRoute(tried) => Verdict::Rejected(tried.join("; ")),
@@ -282,32 +217,24 @@ impl Bench<'_> {
     }
 
     fn examine(&self, prepared: &mut Prepared, budget: u64) -> Result<Examination, TransportError> {
-        let target = &self.survey.targets[0];
-        let free = all_planned(prepared);
-        let (file, facts) = (&prepared.device.file, &prepared.device.facts);
-        let mut own_path = (prepared.route.own_path)(file, facts)?;
-        let mut kernel = Direct::open(file, facts)?;
-        if let Some(own) = &mut own_path
-            && let Err(found) = cross_read(&mut kernel, own.as_mut(), &sample(prepared))
-        {
-            return Ok(*found);
-        }
-        let lba = prepared.transport.limits().lba_size().bytes().max(facts.logical_block.bytes());
-        let neighbours = Neighbours::remember(&mut kernel, &free, facts.size, lba, nonce())?;
-        // The part with the most room: large commands need it.
-        let Some(part) = prepared.parts.iter().max_by_key(|part| part.plan.facts().bytes) else {
-            return Ok(no_room());
-        };
-        let starts = partition_starts(target);
-        let capacity = prepared.transport.capacity();
-        let block = facts.logical_block.bytes();
-        let bench = canary::Bench { plan: &part.plan, free: &free, capacity, partitions: &starts, block };
-        let mut paths = Paths { kernel: &mut kernel, route: own_path.as_deref_mut() };
-        let mut found = examine(&bench, prepared.transport.as_mut(), &mut paths, nonce(), budget);
-        if let Some(changed) = neighbours.changed(&mut kernel)? {
-            found.verdict = Verdict::Harmful(changed);
-        }
-        Ok(found)
+        let places = sample(prepared);
+        let (lba, facts) = (prepared.transport.limits().lba_size().bytes(), &prepared.device.facts);
+        let (lba, size) = (lba.max(facts.logical_block.bytes()), facts.size);
+        let found = on_bench(&self.survey.targets[0], prepared, |bench, transport, paths| {
+            if let Some(own) = &mut paths.route
+                && let Err(found) = cross_read(paths.kernel, *own, &places)
+            {
+                return Ok(*found);
+            }
+            let neighbours = Neighbours::remember(paths.kernel, bench.free, size, lba, nonce())?;
+            let mut found = examine(bench, transport, paths, nonce(), budget);
+            if let Some(changed) = neighbours.changed(paths.kernel)? {
+                found.verdict = Verdict::Harmful(changed);
+            }
+            Ok(found)
+        })?;
+        let no_room = || Verdict::Inconclusive("there is no free space to test in".to_owned());
+        Ok(found.unwrap_or_else(|| Examination::without_steps(no_room())))
     }
 
     /// Discards what was written; the bytes that are left. After harm nothing more is sent.
@@ -337,18 +264,13 @@ impl Bench<'_> {
     }
 }
 
-/// Looks at the device once a second: is it there, the same, and readable?
-fn watch(target: &Target, seconds: u64, stop: &AtomicBool) -> Option<String> {
+/// Looks at the device once a second: is it there, the same, readable, and was it never reset?
+pub(super) fn watch(target: &Target, seconds: u64, stop: &AtomicBool) -> Option<String> {
     let until = Instant::now() + Duration::from_secs(seconds);
+    let before = target.troubles();
     loop {
-        let seen = target.must_be_unchanged().and_then(|()| target.disk_reader()).map(|file| {
-            let mut byte = [0; 1];
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, 0)
-        });
-        match seen {
-            Err(error) => return Some(error.to_string()),
-            Ok(Err(error)) => return Some(format!("the device cannot be read any more: {error}")),
-            Ok(Ok(())) => {}
+        if let Some(news) = look(target, before) {
+            return Some(news);
         }
         if Instant::now() >= until || stop.load(Ordering::Relaxed) {
             return None;
@@ -357,52 +279,46 @@ fn watch(target: &Target, seconds: u64, stop: &AtomicBool) -> Option<String> {
     }
 }
 
+/// What is wrong with the device now, or since it had had so many troubles.
+fn look(target: &Target, before: Option<Troubles>) -> Option<String> {
+    let device = match target.must_be_unchanged().and_then(|()| Device::of(target)) {
+        Ok(device) => device,
+        Err(error) => return Some(error.to_string()),
+    };
+    let asked = match device.facts.kind {
+        NodeKind::Scsi => scsi::look(&device.file),
+        _ => Ok(()),
+    };
+    let read = || {
+        let first = ByteRange::with_len(0, device.facts.logical_block.bytes());
+        let mut reader = Direct::open(&device.file, &device.facts)?;
+        first.map_or(Ok(()), |first| reader.read(first).map(|_| ()))
+    };
+    if let Err(error) = asked.and_then(|()| read()) {
+        return Some(format!("the device is not what it was: {}", error.with_causes()));
+    }
+    target.troubles().zip(before).and_then(|(now, before)| now.since(before))
+}
+
+/// Calls `work` with the part of the plan that has the most room, since large commands need it, and with the ways to the
+/// medium; none where nothing is planned.
+pub(super) fn on_bench<T>(
+    target: &Target,
+    prepared: &mut Prepared,
+    work: impl FnOnce(&canary::Bench<'_>, &mut dyn Transport, &mut Paths<'_>) -> Result<T, TransportError>,
+) -> Result<Option<T>, TransportError> {
+    let free = all_planned(prepared);
+    let (file, facts) = (&prepared.device.file, &prepared.device.facts);
+    let mut own_path = (prepared.route.own_path)(file, facts)?;
+    let mut kernel = Direct::open(file, facts)?;
+    let Some(part) = prepared.parts.iter().max_by_key(|part| part.plan.facts().bytes) else { return Ok(None) };
+    let starts = partition_starts(target);
+    let (capacity, block) = (prepared.transport.capacity(), facts.logical_block.bytes());
+    let bench = canary::Bench { plan: &part.plan, free: &free, capacity, partitions: &starts, block };
+    let mut paths = Paths { kernel: &mut kernel, route: own_path.as_deref_mut() };
+    work(&bench, prepared.transport.as_mut(), &mut paths).map(Some)
+}
+
 fn failed(error: &TransportError) -> Examination {
-    let verdict = Verdict::Inconclusive(error.with_causes());
-    Examination { verdict, ..no_room() }
-}
-
-fn no_room() -> Examination {
-    let verdict = Verdict::Inconclusive("there is no free space to test in".to_owned());
-    Examination { verdict, steps: Vec::new(), written: 0, grounds: Vec::new(), largest: None, rejected: None }
-}
-
-impl RouteResult {
-    fn new(name: &'static str, promise: ReadAfterDiscard, found: &Examination) -> Self {
-        Self {
-            name,
-            verdict: found.verdict.to_string(),
-            reason: found.verdict.reason().map(str::to_owned),
-            rung: rung(found),
-            promise: Some(promise),
-            written: found.written,
-            largest: found.largest,
-            rejected: found.rejected,
-            steps: found.steps.iter().map(StepResult::from).collect(),
-            word: found.verdict.clone(),
-        }
-    }
-
-    fn untried(name: &'static str, word: Verdict) -> Self {
-        let found = Examination { verdict: word, ..no_room() };
-        Self { promise: None, ..Self::new(name, ReadAfterDiscard::Undefined, &found) }
-    }
-
-    fn is_harmful(&self) -> bool {
-        matches!(self.word, Verdict::Harmful(_))
-    }
-}
-
-impl From<&Step> for StepResult {
-    fn from(step: &Step) -> Self {
-        Self {
-            what: step.what.clone(),
-            ranges: step.ranges,
-            bytes: step.bytes,
-            verdict: step.verdict.to_string(),
-            evidence: step.evidence.clone(),
-            deallocated: step.deallocated,
-            read_us: step.latency.map(|(discarded, mapped)| [discarded.as_micros(), mapped.as_micros()]),
-        }
-    }
+    Examination::without_steps(Verdict::Inconclusive(error.with_causes()))
 }

@@ -1,6 +1,6 @@
 //! Hand-over to the kernel: the udev rule by which ordinary `fstrim` works from now on, with the limits that were measured.
 
-use super::test::Results;
+use super::results::Results;
 use crate::target::facts::{Attachment, DiskFacts, UsbFacts};
 use std::fmt::Write;
 

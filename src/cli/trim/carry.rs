@@ -4,6 +4,7 @@ use super::notes::{describe, ending_of_error, note_outcome, note_plans, note_ver
 use super::watch::{Guard, Log, Look, RunWatcher};
 use crate::cli::Ending;
 use crate::cli::job::{Output, TrimJob};
+use crate::cli::past;
 use crate::cli::routes::Prepared;
 use crate::cli::settle::settle;
 use crate::cli::survey::Survey;
@@ -13,6 +14,7 @@ use crate::report::progress::Progress;
 use crate::run::{Outcome, Stop, execute};
 use crate::target::{Awake, Roots};
 use crate::transport::{ErrorKind, TransportError};
+use crate::verify::Verdict;
 use anyhow::Result;
 use std::sync::atomic::AtomicBool;
 
@@ -115,7 +117,19 @@ fn note_failed(survey: &mut Survey, device: &Prepared, failed: &Failed) -> Vec<E
     let why = format!("{name}: {}", failed.why);
     survey.report.errors.push(why);
     note_verdict(&mut survey.report, device, failed.verdict.as_ref(), &failed.evidence);
+    if matches!(failed.verdict, Some(Verdict::Harmful(_))) {
+        remember_harm(survey, device, &failed.evidence);
+    }
     vec![failed.ending; device.parts.len()]
+}
+
+/// Keeps for later runs that a route did harm here.
+fn remember_harm(survey: &mut Survey, device: &Prepared, what: &str) {
+    let disk = survey.targets[device.target].disk();
+    if let Some(Err(error)) = disk.map(|disk| past::keep_harm(disk, device.route.name, what)) {
+        let remark = Reason::warning(&format!("what was found is not kept for later: {error}"));
+        survey.report.targets[device.target].reasons.push(remark);
+    }
 }
 
 /// Carries out every plan of a device. An ending for each part.
@@ -134,7 +148,19 @@ fn run_device(
     let total = device.parts.iter().map(|part| part.plan.facts().bytes).sum();
     let progress = Progress::start(output.progress, device.route.name, total);
     let look = Look::new();
-    let mut watcher = RunWatcher { target, progress, log, guard: guard.as_deref_mut(), harm: None, look, written: 0 };
+    // Only bridges reset themselves; elsewhere other programs may send commands that fail.
+    let troubles = target.troubles().filter(|_| device.device.facts.is_usb());
+    let mut watcher = RunWatcher {
+        target,
+        progress,
+        log,
+        guard: guard.as_deref_mut(),
+        harm: None,
+        look,
+        written: 0,
+        troubles,
+        told: None,
+    };
     let mut outcomes: Vec<Outcome> = Vec::new();
     for part in &device.parts {
         if outcomes.last().is_some_and(|last| !matches!(last.stop, Stop::Finished)) {
@@ -142,19 +168,23 @@ fn run_device(
         }
         outcomes.push(execute(&part.plan, device.transport.as_mut(), &mut watcher, stop, job.max_rate));
     }
-    watcher.progress.finish();
     let harm = watcher.harm.take();
+    let news = watcher.news();
+    let failed = news.is_some() || outcomes.iter().any(|outcome| matches!(outcome.stop, Stop::Failed(_)));
+    let is_finished = outcomes.iter().all(|outcome| matches!(outcome.stop, Stop::Finished));
+    let news = news.filter(|_| is_finished).map(|news| format!("{name}: {news}"));
+    watcher.progress.finish();
     let flushed = flush_error(device.transport.flush()).map(|error| describe(&name, &error));
     // Raw commands pass below the page cache, which may still hold what is gone now.
     let dropped = target.drop_caches().err().map(|error| format!("{name}: {error}"));
-    let failed = outcomes.iter().any(|outcome| matches!(outcome.stop, Stop::Failed(_)));
     let harm = harm.or_else(|| guard.and_then(|guard| guard.harm(failed))).map(|what| {
         format!(
             "{name}: {what}. The run has ended, and files near by may be damaged: check the volume (fsck -n) and compare \
              with a backup; do not use this route on this device again"
         )
     });
-    survey.report.errors.extend(flushed.into_iter().chain(dropped).chain(harm.clone()));
+    let is_restless = news.is_some();
+    survey.report.errors.extend(news.into_iter().chain(flushed).chain(dropped).chain(harm.clone()));
     note_verdict(&mut survey.report, device, trial.verdict.as_ref(), &trial.evidence);
     let mut endings: Vec<Ending> =
         outcomes.iter().map(|outcome| ending_of_stop(&outcome.stop, outcome.bytes)).collect();
@@ -162,8 +192,11 @@ fn run_device(
     if let Some(last) = outcomes.last() {
         endings.resize(device.parts.len(), ending_of_stop(&last.stop, 0));
     }
-    if harm.is_some() {
+    if let Some(what) = &harm {
+        remember_harm(survey, device, what);
         endings = vec![Ending::Refused; device.parts.len()];
+    } else if is_restless {
+        endings = vec![Ending::Partly; device.parts.len()];
     }
     for (part, outcome) in device.parts.iter().zip(&outcomes) {
         note_outcome(&mut survey.report, part, &name, device.target, outcome);

@@ -9,7 +9,7 @@ use super::job::{Output, TrimJob};
 use super::routes::{PlannedPart, Prepared, prepare};
 use super::settle::settle;
 use super::survey::{Survey, complain, print_notes};
-use super::{Ending, confirm, interrupt, saved_plan, verify};
+use super::{Ending, confirm, interrupt, past, saved_plan, verify};
 use crate::plan::units::ByteRange;
 use crate::report::{Reason, Report, State, VolumeReport, human, text};
 use crate::target::Intent;
@@ -103,6 +103,8 @@ pub fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<En
         if clean + gaps == 0 {
             continue;
         }
+        let known = past::warnings(&survey.pasts[index]);
+        survey.report.targets[index].reasons.extend(known.iter().map(|words| Reason::warning(words)));
         match prepare(survey, index, job) {
             Ok(device) => {
                 let notes = device.transport.notes().iter().map(|note| Reason::warning(note));

@@ -8,8 +8,8 @@ use crate::plan::Batch;
 use crate::plan::units::ByteRange;
 use crate::report::progress::Progress;
 use crate::run::Watcher;
-use crate::target::{Target, TargetError};
-use crate::transport::{Direct, NodeKind, TransportError};
+use crate::target::{Target, TargetError, Troubles};
+use crate::transport::{Direct, NodeKind, TransportError, scsi};
 use crate::verify::neighbours::Neighbours;
 use anyhow::Result;
 use std::fs::File;
@@ -60,9 +60,8 @@ impl Guard {
         self.neighbours.places()
     }
 
-    fn harm_by(&mut self, batch: &Batch<'_>) -> Option<String> {
-        let changed = self.neighbours.changed_beside(&mut self.reader, batch.byte_ranges());
-        changed.unwrap_or_else(|error| Some(unread(&error)))
+    fn harm_by(&mut self, batch: &Batch<'_>) -> Result<Option<String>, TransportError> {
+        self.neighbours.changed_beside(&mut self.reader, batch.byte_ranges())
     }
 }
 
@@ -116,6 +115,46 @@ pub struct RunWatcher<'a> {
     pub look: Look,
     /// Bytes that this run itself has written.
     pub written: u64,
+    /// What had gone wrong on the device when the run began, or with the last command that was not taken.
+    pub troubles: Option<Troubles>,
+    /// What the device itself told after the last command.
+    pub told: Option<String>,
+}
+
+impl RunWatcher<'_> {
+    /// Asks a bridge how it is, before the kernel reads anything and takes the news of a reset for itself.
+    fn ask(&mut self) {
+        let answer = self.troubles.and_then(|_| self.target.claimed().ok()).map(|file| scsi::look(&file));
+        if let Some(Err(error)) = answer {
+            self.told =
+                Some(format!("after a command that succeeded: {}; next: {}", error.with_causes(), error.advice()));
+        }
+    }
+
+    /// Compares what lies next to a batch. A device that has left cannot be read; that is news, and no sign of harm.
+    fn look_beside(&mut self, batch: &Batch<'_>) {
+        match self.guard.as_mut().map(|guard| guard.harm_by(batch)) {
+            None => {}
+            Some(Ok(changed)) => self.harm = self.harm.take().or(changed),
+            Some(Err(error)) => {
+                self.ask();
+                if self.news().is_none() {
+                    self.harm = Some(unread(&error));
+                }
+            }
+        }
+    }
+
+    /// What became of the device that no command of this run was told of.
+    pub(super) fn news(&self) -> Option<String> {
+        let changed = self.target.must_be_unchanged().err().map(|error| error.to_string());
+        changed.or_else(|| self.told.clone()).or_else(|| self.unheard())
+    }
+
+    fn unheard(&self) -> Option<String> {
+        let (before, now) = (self.troubles?, self.target.troubles()?);
+        now.since(before).map(|what| format!("{what}; unplug it, plug it in again, and look at `dmesg`"))
+    }
 }
 
 /// When to look again who uses the target. A look goes through all processes, so it may take a twentieth of the time.
@@ -144,12 +183,16 @@ impl Look {
 
 impl Watcher for RunWatcher<'_> {
     fn taken(&mut self, batch: &Batch<'_>, took: Duration) {
-        self.harm = self.harm.take().or_else(|| self.guard.as_mut().and_then(|guard| guard.harm_by(batch)));
+        self.ask();
+        if self.news().is_none() {
+            self.look_beside(batch);
+        }
         self.progress.advance(batch.bytes());
         self.log.line(batch, &format!("taken in {} ms", took.as_millis()));
     }
 
     fn not_taken(&mut self, batch: &Batch<'_>, error: &TransportError) {
+        self.troubles = self.troubles.and_then(|_| self.target.troubles());
         self.log.line(batch, &format!("not taken: {error}"));
     }
 
@@ -161,7 +204,8 @@ impl Watcher for RunWatcher<'_> {
         self.harm.clone().or_else(|| {
             // In this order: who was there during the look is heard of afterwards.
             let undisturbed = self.look.again(self.target).and_then(|()| self.target.must_be_undisturbed(self.written));
-            undisturbed.err().map(|error| error.to_string())
+            let disturbed = undisturbed.err().map(|error| error.to_string());
+            disturbed.or_else(|| self.told.clone()).or_else(|| self.unheard())
         })
     }
 }

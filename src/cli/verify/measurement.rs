@@ -154,6 +154,8 @@ impl Run {
             harm: None,
             look: Look::new(),
             written: 0,
+            troubles: target.troubles().filter(|_| node.facts.is_usb()),
+            told: None,
         };
         let engine = Engine::new(&file, transport.as_mut(), plans(parts), &mut watcher, stop, way, nonce());
         let mut engine = engine.context("transfers cannot be begun")?;

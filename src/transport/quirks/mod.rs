@@ -57,8 +57,35 @@ const MODELS: &[Model] = &[
     Model("ST[1248][0248]0[FH]*", "*", Fact::ZerosTrusted),
 ];
 
-/// A fact about a USB bridge, whatever drive is behind it.
-struct Bridge(u16, u16, BridgeFact);
+/// A fact about a USB bridge, whatever drive is behind it: its numbers, and the releases of its firmware (bcdDevice).
+struct Bridge(u16, u16, Releases, BridgeFact);
+
+/// Which releases of a bridge's firmware are meant.
+#[derive(Clone, Copy)]
+enum Releases {
+    /// All, or it is not known which.
+    All,
+    /// Up to this one.
+    UpTo(u16),
+    /// These.
+    Only(&'static [u16]),
+    /// All but these.
+    Not(&'static [u16]),
+}
+
+impl Releases {
+    fn hold(self, release: u16) -> bool {
+        match self {
+            Self::All => true,
+            Self::UpTo(last) => release <= last,
+            Self::Only(some) => some.contains(&release),
+            Self::Not(some) => !some.contains(&release),
+        }
+    }
+}
+
+/// Releases of SATA adapters that carry the numbers of a JMS583 (smartmontools, drive database).
+pub const SATA_AS_JMS583: &[u16] = &[0x0414, 0x3202, 0x9128];
 
 #[derive(Clone, Copy)]
 enum BridgeFact {
@@ -73,6 +100,10 @@ const SLOW_UNMAP: BridgeFact = BridgeFact::MaxCommandBytes(64 << 20);
 
 const JMS583: &str = "JMS583: TRIM hit the right range on a tested unit (linux-usb, 2023-10-24), and one left the bus half a \
                       minute after a command that succeeded (smartmontools, issue 256)";
+const SATA_583: &str = "a SATA adapter under the numbers of the JMS583, by its firmware release: what is known of the JMS583 does \
+                        not hold for it (smartmontools, drive database)";
+const INITIO: &str =
+    "Initio 13fd:3940 with old firmware: the kernel keeps ATA PASS-THROUGH away from it (Linux, unusual_uas.h)";
 const ASM1153: &str = "ASM1053/1153: UNMAP was seen working, older firmware not (morfikov.github.io, TRIM through USB-SATA \
                        adapters)";
 const RTL9210: &str = "RTL9210: UNMAP works for some; on one RTL9210B it hung disk and host until the power was cut \
@@ -82,35 +113,40 @@ const VL817: &str = "VL715/VL817: UNMAP was seen working with some enclosures an
 const JETFLASH: &str =
     "Transcend JetFlash: accepts UNMAP and was seen to change nothing (github.com/brlin-tw/trim-over-usb-howto)";
 
+const ALL: Releases = Releases::All;
+
 /// A1h is the entry of the vendor's own NVMe tunnel (JMicron) or was seen to crash the bridge (ASMedia): these are
 /// USB-to-NVMe bridges, on which an ATA command has no meaning anyway.
 const BRIDGES: &[Bridge] = &[
-    Bridge(0x152d, 0x0562, BridgeFact::Known(JMS583)),
-    Bridge(0x152d, 0x0583, BridgeFact::Known(JMS583)),
-    Bridge(0x152d, 0xa583, BridgeFact::Known(JMS583)),
-    Bridge(0x174c, 0x1156, BridgeFact::Known(ASM1153)),
-    Bridge(0x174c, 0x55aa, BridgeFact::Known(ASM1153)),
-    Bridge(0x0bda, 0x9210, BridgeFact::Known(RTL9210)),
+    Bridge(0x152d, 0x0562, ALL, BridgeFact::Known(JMS583)),
+    Bridge(0x152d, 0x0583, Releases::Not(SATA_AS_JMS583), BridgeFact::Known(JMS583)),
+    Bridge(0x152d, 0x0583, Releases::Only(SATA_AS_JMS583), BridgeFact::Known(SATA_583)),
+    Bridge(0x152d, 0xa583, ALL, BridgeFact::Known(JMS583)),
+    Bridge(0x174c, 0x1156, ALL, BridgeFact::Known(ASM1153)),
+    Bridge(0x174c, 0x55aa, ALL, BridgeFact::Known(ASM1153)),
+    Bridge(0x0bda, 0x9210, ALL, BridgeFact::Known(RTL9210)),
     // A hang that needs the power cut is worse than many commands.
-    Bridge(0x0bda, 0x9210, SLOW_UNMAP),
-    Bridge(0x2109, 0x0715, BridgeFact::Known(VL817)),
-    Bridge(0x8564, 0x1000, BridgeFact::Known(JETFLASH)),
-    Bridge(0x174c, 0x2463, SLOW_UNMAP),
-    Bridge(0x1e91, 0xde79, SLOW_UNMAP),
-    Bridge(0x152d, 0x0562, BridgeFact::NoSat12),
-    Bridge(0x152d, 0x0581, BridgeFact::NoSat12),
-    Bridge(0x152d, 0x0583, BridgeFact::NoSat12),
-    Bridge(0x152d, 0x0586, BridgeFact::NoSat12),
-    Bridge(0x152d, 0xa580, BridgeFact::NoSat12),
-    Bridge(0x152d, 0xa581, BridgeFact::NoSat12),
-    Bridge(0x152d, 0xa583, BridgeFact::NoSat12),
-    Bridge(0x152d, 0xb581, BridgeFact::NoSat12),
-    Bridge(0x174c, 0x2362, BridgeFact::NoSat12),
-    Bridge(0x174c, 0x2364, BridgeFact::NoSat12),
-    Bridge(0x174c, 0x2463, BridgeFact::NoSat12),
-    Bridge(0x1e91, 0xde79, BridgeFact::NoSat12),
-    Bridge(0x0bda, 0x9210, BridgeFact::NoSat12),
-    Bridge(0x0bda, 0x9220, BridgeFact::NoSat12),
+    Bridge(0x0bda, 0x9210, ALL, SLOW_UNMAP),
+    Bridge(0x2109, 0x0715, ALL, BridgeFact::Known(VL817)),
+    Bridge(0x8564, 0x1000, ALL, BridgeFact::Known(JETFLASH)),
+    Bridge(0x174c, 0x2463, ALL, SLOW_UNMAP),
+    Bridge(0x1e91, 0xde79, ALL, SLOW_UNMAP),
+    Bridge(0x13fd, 0x3940, Releases::UpTo(0x0309), BridgeFact::Known(INITIO)),
+    Bridge(0x13fd, 0x3940, Releases::UpTo(0x0309), BridgeFact::NoSat12),
+    Bridge(0x152d, 0x0562, ALL, BridgeFact::NoSat12),
+    Bridge(0x152d, 0x0581, ALL, BridgeFact::NoSat12),
+    Bridge(0x152d, 0x0583, ALL, BridgeFact::NoSat12),
+    Bridge(0x152d, 0x0586, ALL, BridgeFact::NoSat12),
+    Bridge(0x152d, 0xa580, ALL, BridgeFact::NoSat12),
+    Bridge(0x152d, 0xa581, ALL, BridgeFact::NoSat12),
+    Bridge(0x152d, 0xa583, ALL, BridgeFact::NoSat12),
+    Bridge(0x152d, 0xb581, ALL, BridgeFact::NoSat12),
+    Bridge(0x174c, 0x2362, ALL, BridgeFact::NoSat12),
+    Bridge(0x174c, 0x2364, ALL, BridgeFact::NoSat12),
+    Bridge(0x174c, 0x2463, ALL, BridgeFact::NoSat12),
+    Bridge(0x1e91, 0xde79, ALL, BridgeFact::NoSat12),
+    Bridge(0x0bda, 0x9210, ALL, BridgeFact::NoSat12),
+    Bridge(0x0bda, 0x9220, ALL, BridgeFact::NoSat12),
 ];
 
 /// The names by which a device may be known.
@@ -159,9 +195,11 @@ pub fn find(names: &Names) -> Quirks {
             Fact::ZerosNotTrusted => zeros = zeros.or(Some(false)),
         }
     }
-    for Bridge(vendor, product, fact) in BRIDGES {
+    let is_meant = |Bridge(vendor, product, releases, _): &&Bridge| {
+        names.usb.is_some_and(|usb| (usb.vendor, usb.product) == (*vendor, *product) && releases.hold(usb.release))
+    };
+    for Bridge(_, _, _, fact) in BRIDGES.iter().filter(is_meant) {
         match fact {
-            _ if names.usb.is_none_or(|usb| (usb.vendor, usb.product) != (*vendor, *product)) => {}
             BridgeFact::MaxCommandBytes(bytes) => quirks.max_command_bytes = limit(quirks.max_command_bytes, *bytes),
             BridgeFact::NoSat12 => quirks.no_sat12 = true,
             BridgeFact::Known(words) => quirks.known = Some(words),

@@ -62,3 +62,17 @@ fn bridges_are_known_by_their_numbers() {
     assert_eq!(Quirks { known: None, ..behind(0x174c, 0x55aa) }, Quirks::default());
     assert_eq!(behind(0x1234, 0x5678), Quirks::default());
 }
+
+#[test]
+fn firmware_decides_where_numbers_are_shared() {
+    let behind =
+        |product, vendor, release| find(&Names { usb: Some(UsbId { vendor, product, release }), ..Names::default() });
+    assert!(behind(0x0583, 0x152d, 0x0214).known.is_some_and(|words| words.starts_with("JMS583")));
+    for release in SATA_AS_JMS583 {
+        let quirks = behind(0x0583, 0x152d, *release);
+        assert!(quirks.known.is_some_and(|words| words.contains("SATA adapter")), "{release:04x}");
+        assert!(quirks.no_sat12, "the numbers alone are reason enough to be careful");
+    }
+    assert!(behind(0x3940, 0x13fd, 0x0309).no_sat12 && behind(0x3940, 0x13fd, 0x0100).no_sat12);
+    assert_eq!(behind(0x3940, 0x13fd, 0x0310), Quirks::default());
+}

@@ -124,7 +124,6 @@ pub fn ask_identity(device: &mut ScsiDevice) -> Result<Identity, TransportError>
 }
 
 /// The command with which [`ask_identity`] begins.
-#[cfg(test)]
 pub(crate) fn identify_command() -> Vec<u8> {
     encode::identify(Width::Sixteen, Length::Count)
 }

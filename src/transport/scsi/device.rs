@@ -53,6 +53,12 @@ impl ScsiDevice {
         last
     }
 
+    /// Asks once whether the unit is ready. A reset that happened since the last command is an error here.
+    pub fn look(&mut self) -> Result<(), TransportError> {
+        let completion = self.carry("TEST UNIT READY", &encode::TEST_UNIT_READY, Data::None, ASK)?;
+        self.judge("TEST UNIT READY", &completion)
+    }
+
     /// Sends a command whose data must be transferred in full.
     pub fn run(
         &mut self,

@@ -17,6 +17,14 @@ pub(crate) mod script;
 #[cfg(test)]
 mod tests;
 
+use super::error::TransportError;
 pub use device::ScsiDevice;
 pub use port::{Completion, ScsiPort};
 pub use sys::SgIo;
+
+/// Asks a disk once whether it is ready; a reset since the last command is an error. Must come before any other command:
+/// the kernel's own reads take the news of a reset and keep it to themselves.
+pub fn look(file: &std::fs::File) -> Result<(), TransportError> {
+    let port = SgIo::new(file).map_err(|cause| TransportError::os("scsi", "cannot duplicate the descriptor", cause))?;
+    ScsiDevice::new("scsi", Box::new(port)).look()
+}

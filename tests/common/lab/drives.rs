@@ -38,6 +38,13 @@ pub const DRIVES: &[Spec] = &[
     drive("nvme0", SMALL, "", "nvme"),
     drive("nvme4k", ROOMY, "", "nvme,logical_block_size=4096,physical_block_size=4096"),
     drive("uas0", ROOMY, "usb-uas,bus=xhci.0,id=uas0", "scsi-hd,bus=uas0.0,rotation_rate=1"),
+    // Single sectors can be discarded: room for many extents in little space.
+    drive(
+        "uasmany0",
+        112,
+        "usb-uas,bus=xhci.0,id=uasmany0",
+        "scsi-hd,bus=uasmany0.0,rotation_rate=1,discard_granularity=512",
+    ),
     drive("bot0", ROOMY, "", "usb-storage,bus=xhci.0"),
     // The least that mkfs.xfs takes is 300 MiB.
     drive("botbig0", 320, "", "usb-storage,bus=xhci.0"),

@@ -104,7 +104,8 @@ impl Lab {
         self.start_within(command, PATIENCE)
     }
 
-    fn start_within(&self, command: &str, limit: Duration) -> Running<'_> {
+    /// As [`start`](Self::start), for what runs longer or shorter than ten minutes.
+    pub fn start_within(&self, command: &str, limit: Duration) -> Running<'_> {
         self.channel.start(command, limit).unwrap_or_else(|e| panic!("{e}: {command}\n{}", self.log()))
     }
 
