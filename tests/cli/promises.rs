@@ -118,6 +118,27 @@ fn a_file_that_exists_is_never_overwritten() {
 
 /// Both outputs full: the exit code still says what happened.
 #[test]
+fn a_demo_overwrites_nothing_and_follows_no_link() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let keep = folder.path().join("keep");
+    std::fs::create_dir(&keep).expect("a folder");
+    let (mine, elsewhere) = (keep.join("ext4.img"), folder.path().join("elsewhere"));
+    std::fs::write(&mine, "precious").expect("room");
+    std::fs::write(&elsewhere, "precious").expect("room");
+    std::os::unix::fs::symlink(&elsewhere, keep.join("xfs.img")).expect("a link");
+    std::os::unix::fs::symlink(folder.path().join("nothing"), keep.join("fat16.img")).expect("a link");
+    for name in ["ext4", "xfs", "fat16"] {
+        said(&["demo", "--keep", text(&keep), "--fs", name]).expect(1, &["cannot create", "never overwritten"]);
+    }
+    for path in [&mine, &elsewhere] {
+        assert_eq!(std::fs::read(path).expect("a file"), b"precious");
+    }
+    assert!(!folder.path().join("nothing").exists());
+    said(&["demo", "--keep", text(&keep), "--fs", "fat32"]).expect(0, &["fat32", "ok"]);
+    assert!(keep.join("fat32.img").exists());
+}
+
+#[test]
 fn nobody_to_tell_is_no_panic() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let image = ext4(folder.path(), "a.img");
