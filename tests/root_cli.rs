@@ -209,6 +209,39 @@ fn root_labels_and_uuids_find_the_volume() {
 
 #[test]
 #[ignore = "needs root; tests/run includes it"]
+fn root_a_label_takes_one_partition_and_never_the_disk() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let label = format!("CT{}", std::process::id());
+    tool_ok("e2label", &[text(&first), &label]);
+    let image = disk(folder.path(), "disk.img", Table::Mbr, &first, &second);
+    let before = Snapshot::take(&image);
+    let by_label = format!("LABEL={label}");
+    {
+        // Until it is told, a kernel that cannot read the table knows no partition; one that can must forget.
+        let device = Loop::new(&image);
+        for number in ["1", "2"] {
+            tool("delpart", &[&device.0, number]);
+        }
+        let command = format!("--partition 1 {}", device.0);
+        for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {
+            said(&[args, &[&by_label]].concat()).expect(2, &["partition 1 of", &command, "partx --add"]);
+        }
+        before.assert_untouched();
+    }
+    let device = Loop::partitioned(&image);
+    said(&["map", &format!("LABEL={}", label.to_lowercase())]).expect(2, &["no device has"]);
+    let planned: Vec<_> = map_of(&device.part(1)).iter().map(|(start, len)| (start + FIRST, *len)).collect();
+    let report = said(&["trim", "--yes", "--json", &by_label]);
+    let report = report.expect(0, &[]).json();
+    assert_eq!(report["targets"][0]["path"], device.part(1).as_str());
+    let granule = granule(&device);
+    drop(device);
+    before.assert_only_discarded(&rounded(&planned, granule));
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
 fn root_beside_a_mounted_partition_only_blkdiscard_is_used_and_said() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));

@@ -173,14 +173,20 @@ pub fn identify(node: &Path) -> Option<Identity> {
     let len = (&file).seek(SeekFrom::End(0)).ok()?;
     let layer = SandboxLayer { file, offset: 0, len, sector_size: 512 };
     let options = Options { witness: WitnessMode::Never, ..Options::default() };
-    let reading = read_stack(vec![layer], &options, &AtomicBool::new(false)).ok()?;
-    match reading.stack.nodes.into_iter().next()?.content {
+    let stack = read_stack(vec![layer], &options, &AtomicBool::new(false)).ok()?.stack;
+    let Some(table) = stack.table(0) else { return stack.nodes.into_iter().next().map(identity) };
+    let format = Some(table.format.clone());
+    let within =
+        stack.nodes.into_iter().filter_map(|node| Some((node.part.as_ref()?.number, identity(node)))).collect();
+    Some(Identity { format, within, ..Identity::default() })
+}
+
+fn identity(node: Node) -> Identity {
+    match node.content {
         Content::Volume { volume, .. } => {
-            Some(Identity { format: Some(volume.format), label: volume.label, uuid: volume.uuid })
+            Identity { format: Some(volume.format), label: volume.label, uuid: volume.uuid, ..Identity::default() }
         }
-        Content::Refused { format, .. } | Content::Kept { format, .. } => {
-            Some(Identity { format, ..Identity::default() })
-        }
+        Content::Refused { format, .. } | Content::Kept { format, .. } => Identity { format, ..Identity::default() },
     }
 }
 

@@ -78,6 +78,20 @@ pub enum TargetError {
         /// The devices.
         candidates: Vec<PathBuf>,
     },
+    /// It is in a partition without a node.
+    #[error(
+        "{tag} is partition {number} of {0}, which the kernel does not know; name it with: --partition {number} {0}, or let \
+         the kernel read the table: partx --add {0}",
+        disk.display()
+    )]
+    Within {
+        /// The label or identity.
+        tag: String,
+        /// The whole disk.
+        disk: PathBuf,
+        /// The partition in its table.
+        number: u32,
+    },
     /// No medium.
     #[error("{} has no size; is there a medium in it?", .0.display())]
     Empty(PathBuf),
@@ -131,6 +145,7 @@ impl TargetError {
                 | Self::NotADisk { .. }
                 | Self::NoSuchTag(_)
                 | Self::Ambiguous { .. }
+                | Self::Within { .. }
         )
     }
 }
