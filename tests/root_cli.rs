@@ -209,6 +209,51 @@ fn root_labels_and_uuids_find_the_volume() {
 
 #[test]
 #[ignore = "needs root; tests/run includes it"]
+fn root_the_list_tells_what_a_trim_would_refuse() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Mbr, &first, &second);
+    let device = Loop::partitioned(&image);
+    said(&["list", &device.0]).expect(0, &[&device.part(1), "ext4"]);
+    let other = Loop(tool_ok("losetup", &["-f", "--show", "-o", &FIRST.to_string(), text(&image)]).trim().to_owned());
+    let _mounted = Mounted::new(&other.0, folder.path());
+    // Whole disk and partition: the mount goes to the same bytes by another way.
+    for node in [&device.0, &device.part(1)] {
+        said(&["trim", "-n", node]).expect(3, &["behind the loop device", &other.0]);
+        let list = said(&["list", node]);
+        list.expect(0, &["behind the loop device", &other.0]);
+        assert!(!list.out.contains("not in use"), "{list:#?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_the_list_takes_any_name_of_a_disk_and_tells_of_those_that_are_none() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    let device = Loop::new(&image);
+    for number in ["1", "2", "3"] {
+        tool("delpart", &[&device.0, number]);
+    }
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&device.0, &link).expect("a link");
+    let relative = format!("/dev/../dev/{}", device.name());
+    for name in [&device.0, text(&link), &relative] {
+        let list = said(&["list", name]);
+        list.expect(0, &[&device.0, "gpt table with 3 partitions"]);
+        assert!(!list.out.contains("ext4"), "a disk with a table is no volume: {list:#?}");
+    }
+    let nothing = ["/dev/nothing", text(&image)].map(|name| format!("{name} is no disk that the kernel knows"));
+    let mixed = ["list", "/dev/nothing", &device.0, text(&image)];
+    said(&mixed).expect(1, &[&nothing[0], &nothing[1], &device.0]);
+    let object = said(&[&mixed[..], &["--json"]].concat()).expect(1, &[]).json();
+    assert_eq!(object["errors"].as_array().map(Vec::len), Some(2), "{object}");
+    assert_eq!(object["disks"][0]["disk"]["node"], device.0.as_str());
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
 fn root_a_label_takes_one_partition_and_never_the_disk() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));

@@ -144,17 +144,18 @@ fn quoted(word: &str) -> String {
 
 /// Who uses a whole disk or anything on it.
 pub fn of_disk(roots: &Roots, disk: &DiskFacts) -> Vec<User> {
-    of_disks(roots, std::slice::from_ref(disk))
+    let mut users = of_disks(roots, std::slice::from_ref(disk));
+    users.extend(below(roots, disk));
+    sorted(users)
 }
 
-/// Who uses any of these disks or anything on them.
+/// Who uses any of these disks or anything on them; not who uses what loop devices [stand on](below).
 pub fn of_disks(roots: &Roots, disks: &[DiskFacts]) -> Vec<User> {
     let mut nodes = BTreeMap::new();
     let mut users = Vec::new();
     for disk in disks {
         nodes.insert(disk.number, disk.node.clone());
         users.extend(holders(roots, &disk.node, &disk.sysfs));
-        users.extend(below(roots, disk));
         for part in partitions(roots, disk) {
             users.extend(holders(roots, &part.node, &part.sysfs));
             nodes.insert(part.number, part.node);
@@ -175,7 +176,7 @@ pub fn of_partition(roots: &Roots, disk: &DiskFacts, partition: &PartitionFacts)
 }
 
 /// Who else uses what a loop device stands on: its bytes are the same. The kernel allows no circle of them.
-fn below(roots: &Roots, disk: &DiskFacts) -> Vec<User> {
+pub(super) fn below(roots: &Roots, disk: &DiskFacts) -> Vec<User> {
     let on = if disk.kind == Kind::Loop { backing(roots, &disk.name, &disk.node) } else { None };
     let mut users = match on {
         None => Vec::new(),
