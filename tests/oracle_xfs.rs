@@ -311,7 +311,7 @@ fn root_a_log_that_is_older_than_its_volume() {
         }
     }
     let [unmounted, mounted] = copies;
-    assert!(map_ranges(&unmounted).len() > 0, "the older copy is a sound volume");
+    assert!(!map_ranges(&unmounted).is_empty(), "the older copy is a sound volume");
     let old = std::fs::read(&unmounted).expect("the older copy");
     let mut bytes = std::fs::read(&mounted).expect("the copy");
     let log = images::log_of(&old);

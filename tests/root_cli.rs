@@ -216,7 +216,11 @@ fn root_the_list_tells_what_a_trim_would_refuse() {
     let device = Loop::partitioned(&image);
     said(&["list", &device.0]).expect(0, &[&device.part(1), "ext4"]);
     let other = Loop(tool_ok("losetup", &["-f", "--show", "-o", &FIRST.to_string(), text(&image)]).trim().to_owned());
-    let _mounted = Mounted::new(&other.0, folder.path());
+    let odd = folder.path().join("odd\x1b[2J\u{202E}");
+    let _mounted = Mounted::new(&other.0, &odd);
+    let list = said(&["list", &other.0]);
+    list.expect(0, &["mounted at", "odd\u{FFFD}[2J\u{FFFD}"]);
+    assert!(!list.out.contains(['\x1b', '\u{202E}']), "{list:#?}");
     // Whole disk and partition: the mount goes to the same bytes by another way.
     for node in [&device.0, &device.part(1)] {
         said(&["trim", "-n", node]).expect(3, &["behind the loop device", &other.0]);
@@ -347,6 +351,15 @@ fn root_formats_for_other_tools_count_sectors_of_the_whole_disk() {
     run.expect(0, &[&device.0, "checks nothing"]);
     let lines: String = run.out.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     assert_eq!(lines, expected);
+    let command = |line: &str| {
+        let (start, count) = line.split_once(' ').expect("two numbers");
+        let bytes = |sectors: &str| sectors.parse::<u64>().expect("a number") * 512;
+        format!("blkdiscard --offset {} --length {} {}\n", bytes(start), bytes(count), device.0)
+    };
+    let expected: String = expected.lines().map(command).collect();
+    let run = said(&["map", "--format", "blkdiscard", &device.part(2)]);
+    assert!(run.out.ends_with(&expected) && expected.lines().count() > 10, "{run:#?}");
+    said(&["map", "--format", "nvme", &device.part(2)]).expect(0, &[&format!("nvme dsm {} --ad", device.0)]);
     said(&["list", "--json"]).expect(0, &[&device.0, "\"loop\""]);
     said(&["list", &device.0]).expect(0, &[&device.0, &device.part(2), "fat16", "blkdiscard"]);
 }

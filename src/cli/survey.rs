@@ -10,6 +10,7 @@ use crate::target::{Identity, Intent, Opener, Target, TargetError};
 use anyhow::Result;
 use coldtrim_parsers::array::{Mapping, mention};
 use coldtrim_parsers::stack::{Content, FoundArray, FoundTable, Node, Options, WitnessMode};
+use coldtrim_parsers::text::quoted;
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::{Consent, Finding};
 use coldtrim_parsers::witness::Testimony;
@@ -214,7 +215,7 @@ fn target_report(
         serial: disk.and_then(|disk| disk.serial.clone()),
         attachment: disk.and_then(device::attachment),
         table: table.map(|table| table.format.clone()),
-        reasons: findings.iter().map(|finding| Reason::new(finding, &node, accept)).collect(),
+        reasons: findings.iter().map(|finding| Reason::new(finding, &quoted(&node), accept)).collect(),
         path: node,
     }
 }
@@ -224,7 +225,7 @@ fn volume_report(node: Node, target: &Target, base: u64, accept: &[Consent]) -> 
     let name = name_of(target, node.part.as_ref().map(|part| part.number), offset);
     let mut report = VolumeReport::unknown(node.device, offset, node.range.len());
     report.partition = node.part.map(|part| part.number);
-    let disk = target.disk().map_or(target.path(), |disk| &disk.node).display().to_string();
+    let disk = quoted(&target.disk().map_or(target.path(), |disk| &disk.node).to_string_lossy());
     let reason = |finding: &Finding| {
         let remedy = finding.remedy.replace("DISK", &disk);
         Reason::new(&Finding { remedy, ..finding.clone() }, &name, accept)
@@ -309,14 +310,14 @@ fn name_mentioned(nodes: &mut [Node], targets: &[Target]) {
     }
 }
 
-/// What to put for DEVICE into a command: the node of the partition, or what attaches it where there is none.
+/// What to put for DEVICE into a command, quoted for a shell: the node of the partition, or what attaches it where there is none.
 fn name_of(target: &Target, partition: Option<u32>, offset: u64) -> String {
-    let path = target.path().display();
+    let path = quoted(&target.path().to_string_lossy());
     match partition {
-        _ if target.disk().is_some() => target.node_of_partition(partition).display().to_string(),
+        _ if target.disk().is_some() => quoted(&target.node_of_partition(partition).to_string_lossy()),
         Some(number) => format!("\"$(losetup --find --show -P {path})p{number}\""),
         None if offset > 0 => format!("\"$(losetup --find --show --offset {offset} {path})\""),
-        None => path.to_string(),
+        None => path,
     }
 }
 

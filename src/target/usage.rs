@@ -12,6 +12,7 @@ pub(super) use scan::{Mount, leased, lock_owner, unseen};
 use super::facts::{DiskFacts, Kind, PartitionFacts, lookup, partitions};
 use super::sys;
 use super::sysfs::Roots;
+use coldtrim_parsers::text::quoted;
 use scan::{Backing, Wanted, backing, holders, of_backing_file, of_nodes};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -85,7 +86,7 @@ impl User {
 
     /// What to type to end the use, where that is a command.
     pub fn remedy(&self) -> String {
-        let node = self.node.display();
+        let node = quoted(&self.node.to_string_lossy());
         match &self.by {
             Use::Mount { seen_by: Some(process), at } => format!("nsenter -t {} -m umount {}", process.id, quoted(at)),
             Use::Mount { at, .. } => format!("umount {}   (or: udisksctl unmount -b {node})", quoted(at)),
@@ -134,12 +135,6 @@ impl std::fmt::Display for Process {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({})", self.id, self.name)
     }
-}
-
-/// A word for a shell: quoted when it needs to be.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Who uses a whole disk or anything on it.
