@@ -4,6 +4,7 @@ use super::arrays::Arrays;
 use super::confirm::Unanswered;
 use super::job::{Output, Scope, UsageError};
 use super::{Ending, device, layout};
+use crate::report::arrays::ArrayReport;
 use crate::report::{Reason, Report, State, TargetReport, VolumeReport};
 use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
 use crate::target::{Identity, Intent, Opener, Target, TargetError};
@@ -48,13 +49,22 @@ impl Survey {
         Ok(survey)
     }
 
-    /// An error when a partition that the user named is on none of the targets.
+    /// An error when a target does not have a partition that the user named, nor an array that it is a member of: all of it
+    /// was not meant.
     fn has_partitions(&self, scope: &Scope) -> Result<(), UsageError> {
-        let found = || self.report.volumes.iter().filter_map(|volume| volume.partition);
-        match scope.options.partitions.iter().find(|number| !found().any(|there| there == **number)) {
-            None => Ok(()),
-            Some(number) => Err(UsageError::NoPartition(scope.targets.join(", "), *number)),
+        let is_on = |volume: &VolumeReport, target| match volume.array {
+            None => volume.target == target,
+            Some(array) => stands_on(&self.report.arrays, array, target),
+        };
+        for (target, name) in scope.targets.iter().enumerate() {
+            let has = |number: u32| {
+                self.report.volumes.iter().any(|volume| volume.partition == Some(number) && is_on(volume, target))
+            };
+            if let Some(number) = scope.options.partitions.iter().find(|number| !has(**number)) {
+                return Err(UsageError::NoPartition(name.clone(), *number));
+            }
         }
+        Ok(())
     }
 
     /// Reads everything (again) and makes the report anew.
@@ -131,6 +141,16 @@ impl Survey {
             _ => Ending::Partly,
         }
     }
+}
+
+/// True when a member of the array is the target or on it, also through another array.
+fn stands_on(arrays: &[ArrayReport], array: usize, target: usize) -> bool {
+    arrays.get(array).is_some_and(|array| {
+        let mut members = array.members.iter();
+        members.any(|member| {
+            member.target == Some(target) || member.array.is_some_and(|below| stands_on(arrays, below, target))
+        })
+    })
 }
 
 /// Two names of one file would lock each other out; found before either is opened.

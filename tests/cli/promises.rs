@@ -1,6 +1,7 @@
 //! What a script relies on where something goes wrong.
 
 use crate::PROGRAM;
+use crate::common::tool_ok;
 use crate::images::backing::Snapshot;
 use crate::images::{Table, dirty_fat, disk, ext4, fat, plan_of, said, text};
 use std::process::{Command, Stdio};
@@ -14,6 +15,18 @@ fn a_partition_that_is_not_there_is_a_mistake() {
         said(&[args, &["--partition", "9", text(&image)]].concat()).expect(2, &["partition 9"]);
     }
     said(&["map", "--partition", "1", text(&first)]).expect(2, &["partition 1"]);
+    // Not a partition of that target: all of it, or another one, was not meant.
+    let other = disk(folder.path(), "other.img", Table::Mbr, &first, &second);
+    tool_ok("sfdisk", &["--delete", text(&other), "2"]);
+    for (target, number) in [(&first, "1"), (&other, "2")] {
+        let before = Snapshot::take(target);
+        for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {
+            let words = format!("partition {number} on {}", text(target));
+            said(&[args, &["--partition", number, text(&image), text(target)]].concat()).expect(2, &[&words]);
+        }
+        before.assert_untouched();
+    }
+    said(&["trim", "--yes", "--partition", "1", text(&image), text(&other)]).expect(0, &["discarded in all:"]);
 }
 
 #[test]
