@@ -207,6 +207,34 @@ fn root_labels_and_uuids_find_the_volume() {
     said(&["trim", "--yes", &by_label]).expect(0, &["discarded:"]);
 }
 
+/// What can be known before: a dry run ends as the run would.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_dry_run_ends_like_the_run_where_nothing_can_be_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let both = |name: &str, code: i32, words: &[&str]| {
+        for args in [&["trim", "-n"], &["trim", "--yes"]] {
+            said(&[&args[..], &[name]].concat()).expect(code, words);
+        }
+    };
+    let protected = Loop(tool_ok("losetup", &["-f", "--show", "--read-only", text(&image)]).trim().to_owned());
+    both(&protected.0, 3, &["write-protected"]);
+    drop(protected);
+    let place = folder.path().join("place");
+    std::fs::create_dir(&place).expect("a mount point");
+    tool_ok("mount", &["-t", "ramfs", "ramfs", text(&place)]);
+    let _ramfs = Mounted(place.clone());
+    let there = place.join("a.img");
+    std::fs::copy(&image, &there).expect("memory");
+    let before = Snapshot::take(&there);
+    both(text(&there), 4, &["ramfs", "cannot make holes"]);
+    tool_ok("mount", &["-o", "remount,ro", text(&place)]);
+    both(text(&there), 1, &["Read-only file system"]);
+    tool_ok("mount", &["-o", "remount,rw", text(&place)]);
+    before.assert_untouched();
+}
+
 #[test]
 #[ignore = "needs root; tests/run includes it"]
 fn root_the_list_tells_what_a_trim_would_refuse() {
