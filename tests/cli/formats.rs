@@ -166,6 +166,17 @@ fn the_text_says_what_is_there_and_what_to_do() {
     );
 }
 
+/// The root of an empty volume is no file.
+#[test]
+fn an_empty_volume_has_a_root_and_no_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("empty.img");
+    tool_ok("mkfs.fat", &["-C", "-F", "32", "-s", "1", text(&image), "40000"]);
+    let run = said(&["map", text(&image)]);
+    run.expect(0, &["1 extent of 1 owner (files, folders, the root), none of it free"]);
+    assert!(!run.out.contains("1 file"), "{run:#?}");
+}
+
 #[test]
 fn a_picture_shows_every_volume_and_overwrites_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
