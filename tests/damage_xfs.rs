@@ -260,6 +260,38 @@ fn the_log_is_asked() {
     }
 }
 
+/// Every structure names the place in the log of the change that wrote it last: the log's end at most.
+#[test]
+fn nothing_is_newer_than_the_log() {
+    let sound = sound();
+    let (log, node) = (log_of(&sound).start, leaf(&sound, 0x10));
+    let cycle = u64::from(u32_at(&sound, log + 4));
+    // The one record of this log fills two blocks.
+    let end = cycle << 32 | 2;
+    for (start, len, at, crc, name) in [
+        (0, 512, 0xF0, SUPERBLOCK_CRC, "the superblock"),
+        (512, 512, 0xD0, AGF_CRC, "the AGF of group 0"),
+        (1024, 512, 0x140, 0x138, "the AGI of group 0"),
+        (1536, 512, 0x18, 0x20, "the AGFL of group 0"),
+        (node, 1024, 0x18, NODE_CRC, "a node of the free extents by block"),
+        (leaf(&sound, 0x14), 1024, 0x18, NODE_CRC, "a node of the free extents by size"),
+    ] {
+        let written = |place: u64| {
+            let mut changed = sound.clone();
+            changed[start + at..start + at + 8].copy_from_slice(&place.to_be_bytes());
+            seal(&mut changed, start, len, crc);
+            changed
+        };
+        for place in [0, end, u64::MAX] {
+            assert_sound(&written(place));
+        }
+        for (place, words) in [(end + 1, format!("{cycle}:3")), ((cycle + 1) << 32, format!("{}:0", cycle + 1))] {
+            let ends = format!("the log ends at {cycle}:2");
+            assert_refused(&written(place), &[name, &words, &ends, &format!("at byte {start}")]);
+        }
+    }
+}
+
 #[test]
 fn an_external_log_must_be_given() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -230,7 +230,8 @@ fn with_small_gaps(folder: &Path, seed: u64) -> Result<std::path::PathBuf, Strin
 }
 
 /// Blocks that are staged for the copy of shared ones are in no file yet and not free. Unmounting gives them back, so the
-/// image is taken from a frozen volume, and gets the log of an unmounted one: the one that mkfs wrote.
+/// image is taken from a frozen volume, and gets the log of an unmounted one: the one that mkfs wrote, which xfs_db makes
+/// newer than everything on the volume.
 #[test]
 #[ignore = "needs root; tests/run includes it"]
 fn root_staged_copies_are_used() {
@@ -260,6 +261,8 @@ fn root_staged_copies_are_used() {
     bytes[log.clone()].copy_from_slice(&fresh[log]);
     std::fs::write(&frozen, bytes).expect("room");
     let path = frozen.to_str().expect("a UTF-8 path");
+    assert_log_is_older(&frozen);
+    tool_ok("xfs_db", &["-x", "-f", "-c", "logformat -c 100", path]);
     let shared = tool_ok("xfs_db", &["-r", "-f", "-c", "agf 0", "-c", "addr refcntroot", "-c", "p recs", path]);
     // [first block, blocks, owners, 1 where they are staged]
     assert!(shared.contains(",1,1]"), "nothing is staged: {shared}");
@@ -268,6 +271,90 @@ fn root_staged_copies_are_used() {
     assert_eq!(ours, python(&frozen));
     let witness = coldtrim(&["map", "--witness", path]);
     assert!(witness.status.success(), "{}", String::from_utf8_lossy(&witness.stdout));
+}
+
+#[track_caller]
+fn assert_log_is_older(image: &Path) {
+    let refused = coldtrim(&["map", image.to_str().expect("a UTF-8 path")]);
+    let words = String::from_utf8_lossy(&refused.stdout);
+    assert_eq!(refused.status.code(), Some(3), "{words}");
+    assert!(words.contains("it is older than the volume"), "{words}");
+}
+
+/// Lets the kernel write a file and flush it to the disk, trees and all.
+fn one_more_file(place: &Path, name: &str) {
+    std::fs::write(place.join(name), vec![7; 3 << 20]).expect("room");
+    tool_ok("xfs_freeze", &["-f", place.to_str().expect("a UTF-8 path")]);
+    tool_ok("xfs_freeze", &["-u", place.to_str().expect("a UTF-8 path")]);
+}
+
+/// A clean log of another time is put into a volume that is mounted: the log says "unmounted", what lies around it is
+/// newer. The kernel refuses that as well.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_log_that_is_older_than_its_volume() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path().join("mount");
+    std::fs::create_dir(&place).expect("a mount point");
+    let image = make(folder.path(), images::by_name("default"), 60_000, Fill::Empty, &mut Rng(1));
+    let copies = ["unmounted", "mounted"].map(|name| folder.path().join(name));
+    for copy in &copies {
+        let device = Loop::new(&image);
+        {
+            let _mount = Mount::new("xfs", &device.0, &place, "rw");
+            one_more_file(&place, copy.file_name().and_then(|name| name.to_str()).expect("a name"));
+            copy_of(&image, copy);
+        }
+        if copy.ends_with("unmounted") {
+            drop(device);
+            copy_of(&image, copy);
+        }
+    }
+    let [unmounted, mounted] = copies;
+    assert!(!map_ranges(&unmounted).is_empty(), "the older copy is a sound volume");
+    let old = std::fs::read(&unmounted).expect("the older copy");
+    let mut bytes = std::fs::read(&mounted).expect("the copy");
+    let log = images::log_of(&old);
+    bytes[log.clone()].copy_from_slice(&old[log]);
+    std::fs::write(&mounted, bytes).expect("room");
+    assert_log_is_older(&mounted);
+    assert_kernel_refuses(&mounted, &place, "ro");
+}
+
+#[track_caller]
+fn assert_kernel_refuses(image: &Path, place: &Path, options: &str) {
+    let device = Loop::new(image);
+    let mount = tool("mount", &["-t", "xfs", "-o", options, &device.0, place.to_str().expect("a UTF-8 path")]);
+    assert!(!mount.status.success(), "the kernel mounts it");
+}
+
+/// The same with the log on a device of its own: the one that was in use a while ago.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_an_external_log_that_is_older_than_its_volume() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path().join("mount");
+    std::fs::create_dir(&place).expect("a mount point");
+    let kind = Kind { name: "", options: "-l logdev=LOG,size=12m", kib: 50_000, mounts: true };
+    let image = make(folder.path(), &kind, kind.kib, Fill::Empty, &mut Rng(1));
+    let log = folder.path().join("log");
+    let old_log = folder.path().join("old");
+    copy_of(&log, &old_log);
+    let [data, journal] = [Loop::new(&image), Loop::new(&log)];
+    {
+        let _mount = Mount::new("xfs", &data.0, &place, &format!("rw,logdev={}", journal.0));
+        one_more_file(&place, "new");
+    }
+    drop((data, journal));
+    let path = |path: &Path| path.to_str().expect("a UTF-8 path").to_owned();
+    let right = coldtrim(&["map", &path(&image), &path(&log)]);
+    assert!(right.status.success(), "{}", String::from_utf8_lossy(&right.stdout));
+    let wrong = coldtrim(&["map", &path(&image), &path(&old_log)]);
+    let words = String::from_utf8_lossy(&wrong.stdout);
+    assert!(words.contains("it is older than the volume"), "{words}");
+    assert_ne!(wrong.status.code(), Some(0), "{words}");
+    let journal = Loop::new(&old_log);
+    assert_kernel_refuses(&image, &place, &format!("ro,logdev={}", journal.0));
 }
 
 /// The main job on an image: afterwards the kernel finds every file as it was, and xfs_repair nothing to do.

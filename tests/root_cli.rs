@@ -166,6 +166,116 @@ fn root_labels_and_uuids_find_the_volume() {
     said(&["trim", "--yes", &by_label]).expect(0, &["discarded:"]);
 }
 
+/// What can be known before: a dry run ends as the run would.
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_dry_run_ends_like_the_run_where_nothing_can_be_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = ext4(folder.path(), "a.img");
+    let both = |name: &str, code: i32, words: &[&str]| {
+        for args in [&["trim", "-n"], &["trim", "--yes"]] {
+            said(&[&args[..], &[name]].concat()).expect(code, words);
+        }
+    };
+    let protected = Loop(tool_ok("losetup", &["-f", "--show", "--read-only", text(&image)]).trim().to_owned());
+    both(&protected.0, 3, &["write-protected"]);
+    drop(protected);
+    let place = folder.path().join("place");
+    std::fs::create_dir(&place).expect("a mount point");
+    tool_ok("mount", &["-t", "ramfs", "ramfs", text(&place)]);
+    let _ramfs = Mounted(place.clone());
+    let there = place.join("a.img");
+    std::fs::copy(&image, &there).expect("memory");
+    let before = Snapshot::take(&there);
+    both(text(&there), 4, &["ramfs", "cannot make holes"]);
+    tool_ok("mount", &["-o", "remount,ro", text(&place)]);
+    both(text(&there), 1, &["Read-only file system"]);
+    tool_ok("mount", &["-o", "remount,rw", text(&place)]);
+    before.assert_untouched();
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_the_list_tells_what_a_trim_would_refuse() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Mbr, &first, &second);
+    let device = Loop::partitioned(&image);
+    said(&["list", &device.0]).expect(0, &[&device.part(1), "ext4"]);
+    let other = Loop(tool_ok("losetup", &["-f", "--show", "-o", &FIRST.to_string(), text(&image)]).trim().to_owned());
+    let odd = folder.path().join("odd\x1b[2J\u{202E}");
+    let _mounted = Mounted::new(&other.0, &odd);
+    let list = said(&["list", &other.0]);
+    list.expect(0, &["mounted at", "odd\u{FFFD}[2J\u{FFFD}"]);
+    assert!(!list.out.contains(['\x1b', '\u{202E}']), "{list:#?}");
+    // Whole disk and partition: the mount goes to the same bytes by another way.
+    for node in [&device.0, &device.part(1)] {
+        said(&["trim", "-n", node]).expect(3, &["behind the loop device", &other.0]);
+        let list = said(&["list", node]);
+        list.expect(0, &["behind the loop device", &other.0]);
+        assert!(!list.out.contains("not in use"), "{list:#?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_the_list_takes_any_name_of_a_disk_and_tells_of_those_that_are_none() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    let device = Loop::new(&image);
+    for number in ["1", "2", "3"] {
+        tool("delpart", &[&device.0, number]);
+    }
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&device.0, &link).expect("a link");
+    let relative = format!("/dev/../dev/{}", device.name());
+    for name in [&device.0, text(&link), &relative] {
+        let list = said(&["list", name]);
+        list.expect(0, &[&device.0, "gpt table with 3 partitions"]);
+        assert!(!list.out.contains("ext4"), "a disk with a table is no volume: {list:#?}");
+    }
+    let nothing = ["/dev/nothing", text(&image)].map(|name| format!("{name} is no disk that the kernel knows"));
+    let mixed = ["list", "/dev/nothing", &device.0, text(&image)];
+    said(&mixed).expect(1, &[&nothing[0], &nothing[1], &device.0]);
+    let object = said(&[&mixed[..], &["--json"]].concat()).expect(1, &[]).json();
+    assert_eq!(object["errors"].as_array().map(Vec::len), Some(2), "{object}");
+    assert_eq!(object["disks"][0]["disk"]["node"], device.0.as_str());
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_a_label_takes_one_partition_and_never_the_disk() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), fat(folder.path(), "b.img"));
+    let label = format!("CT{}", std::process::id());
+    tool_ok("e2label", &[text(&first), &label]);
+    let image = disk(folder.path(), "disk.img", Table::Mbr, &first, &second);
+    let before = Snapshot::take(&image);
+    let by_label = format!("LABEL={label}");
+    {
+        // Until it is told, a kernel that cannot read the table knows no partition; one that can must forget.
+        let device = Loop::new(&image);
+        for number in ["1", "2"] {
+            tool("delpart", &[&device.0, number]);
+        }
+        let command = format!("--partition 1 {}", device.0);
+        for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {
+            said(&[args, &[&by_label]].concat()).expect(2, &["partition 1 of", &command, "partx --add"]);
+        }
+        before.assert_untouched();
+    }
+    let device = Loop::partitioned(&image);
+    said(&["map", &format!("LABEL={}", label.to_lowercase())]).expect(2, &["no device has"]);
+    let planned: Vec<_> = map_of(&device.part(1)).iter().map(|(start, len)| (start + FIRST, *len)).collect();
+    let report = said(&["trim", "--yes", "--json", &by_label]);
+    let report = report.expect(0, &[]).json();
+    assert_eq!(report["targets"][0]["path"], device.part(1).as_str());
+    let granule = granule(&device);
+    drop(device);
+    before.assert_only_discarded(&rounded(&planned, granule));
+}
+
 #[test]
 #[ignore = "needs root; tests/run includes it"]
 fn root_beside_a_mounted_partition_only_blkdiscard_is_used_and_said() {
@@ -228,6 +338,15 @@ fn root_formats_for_other_tools_count_sectors_of_the_whole_disk() {
     run.expect(0, &[&device.0, "checks nothing"]);
     let lines: String = run.out.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     assert_eq!(lines, expected);
+    let command = |line: &str| {
+        let (start, count) = line.split_once(' ').expect("two numbers");
+        let bytes = |sectors: &str| sectors.parse::<u64>().expect("a number") * 512;
+        format!("blkdiscard --offset {} --length {} {}\n", bytes(start), bytes(count), device.0)
+    };
+    let expected: String = expected.lines().map(command).collect();
+    let run = said(&["map", "--format", "blkdiscard", &device.part(2)]);
+    assert!(run.out.ends_with(&expected) && expected.lines().count() > 10, "{run:#?}");
+    said(&["map", "--format", "nvme", &device.part(2)]).expect(0, &[&format!("nvme dsm {} --ad", device.0)]);
     said(&["list", "--json"]).expect(0, &[&device.0, "\"loop\""]);
     said(&["list", &device.0]).expect(0, &[&device.0, &device.part(2), "fat16", "blkdiscard"]);
 }

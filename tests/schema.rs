@@ -134,6 +134,29 @@ fn drives_and_demo() {
     assert!(demo["demos"].as_array().is_some_and(|demos| demos.iter().all(|demo| demo["exit_code"] == 0)));
 }
 
+/// Whatever was wrong, who asked for an object gets one that says so.
+#[test]
+fn words_that_are_no_command_line() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["map", "--json"], "map"),
+        (&["--json", "trim", "--offset", "1X", "a.img"], "trim"),
+        (&["trim", "--jsn", "--json", "a.img"], "trim"),
+        (&["list", "--json", "--nonsense"], "list"),
+        (&["probe", "--json"], "probe"),
+        (&["demo", "--json", "--nonsense"], "demo"),
+        (&["completions", "--json", "tcsh"], "completions"),
+        (&["shred", "--json", "a.img"], "coldtrim"),
+    ];
+    for (args, verb) in cases {
+        let object = valid(said(args).expect(2, &[]));
+        assert_eq!((object["command"].as_str(), object["exit_code"].as_u64()), (Some(*verb), Some(2)), "{args:?}");
+        assert!(object["errors"][0].as_str().is_some_and(|words| !words.is_empty()), "{object}");
+    }
+    assert_eq!(said(&["map", "--", "--json"]).expect(1, &[]).out, "", "a target of that name");
+    assert!(said(&["map", "--json", "--help"]).expect(0, &["Usage"]).out.contains("--offset"));
+    valid(said(&["demo", "--json", "--fs", "nothing"]).expect(1, &["no image of that name"]));
+}
+
 /// A schema that accepts anything would pass every test above.
 #[test]
 fn the_schema_sees_what_is_missing_or_wrong() {

@@ -109,6 +109,9 @@ pub enum Command {
     },
 }
 
+/// Every verb as typed, for words that make no command.
+pub const VERBS: &[&str] = &["list", "map", "trim", "probe", "demo", "completions"];
+
 impl Command {
     /// The verb as typed.
     pub fn name(&self) -> &'static str {
@@ -332,4 +335,16 @@ pub struct DemoArgs {
     /// Only this filesystem
     #[arg(long, value_name = "NAME")]
     pub fs: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_verb_is_listed() {
+        let command = Cli::command();
+        assert_eq!(command.get_subcommands().map(clap::Command::get_name).collect::<Vec<_>>(), VERBS);
+    }
 }

@@ -1,7 +1,7 @@
 //! `coldtrim demo`: the main job on carried images, and one table at the end.
 
 use super::job::{Output, TrimJob};
-use super::{Ending, trim};
+use super::{Ending, new_file, trim};
 use crate::demo::{Check, DEMOS, Demo, check, first_nonzero};
 use crate::report::{Report, human};
 use anyhow::{Context, Result, bail};
@@ -57,7 +57,8 @@ pub fn run(keep: Option<&Path>, only: Option<&str>, output: &Output) -> Result<E
 /// Unpacks one image, trims it, and compares it with its manifest.
 fn show(demo: &Demo, image: &Path, output: &Output) -> Result<Row> {
     let manifest = demo.manifest()?;
-    demo.unpack(image)?;
+    // Not kept open: a trim refuses an image that somebody could write to.
+    demo.unpack(&mut new_file(image)?)?;
     let before = check(image, &manifest)?;
     let (report, planned, ending) = trim::run_quietly(&job(image))?;
     let after = check(image, &manifest)?;

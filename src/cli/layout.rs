@@ -7,6 +7,7 @@ use crate::target::Target;
 use crate::target::facts::PartitionFacts;
 use anyhow::Result;
 use coldtrim_parsers::stack::{Content, Depth, FoundTable, Options, WitnessMode};
+use coldtrim_parsers::text::quoted;
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::Finding;
 use std::fs::File;
@@ -93,7 +94,7 @@ fn said_by(whole: SandboxLayer, part: ByteRange, name: &Path, stop: &AtomicBool)
     let stack = read_stack(vec![whole], &options, stop)?.stack;
     let remarks = stack.remarks.into_iter().map(|remark| remark.finding);
     let findings = remarks.chain(stack.nodes.into_iter().flat_map(|node| of_partition(node.content)));
-    let disk = name.display().to_string();
+    let disk = quoted(&name.to_string_lossy());
     Ok(findings.map(|found| Finding { remedy: found.remedy.replace("DISK", &disk), ..found }).collect())
 }
 

@@ -5,39 +5,52 @@ use super::survey::identify;
 use super::{Ending, device};
 use crate::report::text::print_tree;
 use crate::report::{SCHEMA, human};
-use crate::target::Roots;
 use crate::target::facts::DiskFacts;
 use crate::target::list::{ListedDisk, list};
-use anyhow::{Result, bail};
+use crate::target::{DeviceNumber, Roots};
+use anyhow::Result;
+use coldtrim_parsers::text::printable;
+use coldtrim_parsers::units::from_usize;
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// Runs the verb for `only`, or for every disk.
 pub fn run(only: &[PathBuf], output: &Output) -> Result<Ending> {
     let mut disks = list(&Roots::default(), &identify);
+    let mut errors = Vec::new();
     if !only.is_empty() {
-        let wanted = |disk: &ListedDisk| {
-            only.iter().any(|path| *path == disk.disk.node || disk.partitions.iter().any(|p| *path == p.partition.node))
-        };
-        disks.retain(wanted);
-        if disks.is_empty() {
-            bail!("none of these is a disk that the kernel knows; `coldtrim list` shows all of them");
+        let numbers: Vec<Option<DeviceNumber>> = only.iter().map(|path| number_of(path)).collect();
+        for (path, number) in only.iter().zip(&numbers) {
+            if !number.is_some_and(|number| disks.iter().any(|disk| disk.has(number))) {
+                let name = path.display();
+                errors.push(format!("{name} is no disk that the kernel knows; `coldtrim list` shows all of them"));
+            }
         }
+        disks.retain(|disk| numbers.iter().flatten().any(|number| disk.has(*number)));
     }
+    errors.iter().for_each(|error| say!("coldtrim: {error}"));
+    let ending = if errors.is_empty() { Ending::Done } else { Ending::Failed };
     if output.json {
-        super::print_json(&as_json(&disks)?)?;
-        return Ok(Ending::Done);
+        super::print_json(&as_json(&disks, &errors, ending)?)?;
+        return Ok(ending);
     }
     let mut out = std::io::stdout().lock();
-    if disks.is_empty() && !output.quiet {
+    if disks.is_empty() && errors.is_empty() && !output.quiet {
         writeln!(out, "The kernel knows no disk here.")?;
     }
     disks.iter().try_for_each(|disk| print(&mut out, disk, output))?;
-    Ok(Ending::Done)
+    Ok(ending)
+}
+
+/// What the name leads to, however it is written: a link, a relative path, a node of somebody's own.
+fn number_of(path: &Path) -> Option<DeviceNumber> {
+    let metadata = std::fs::metadata(path).ok()?;
+    metadata.file_type().is_block_device().then(|| DeviceNumber::from_raw(metadata.rdev()))
 }
 
 /// Every fact, with the routes that could be tried. No map is read, so there are no volumes.
-fn as_json(disks: &[ListedDisk]) -> Result<serde_json::Value> {
+fn as_json(disks: &[ListedDisk], errors: &[String], ending: Ending) -> Result<serde_json::Value> {
     let targets = disks.iter().map(|listed| {
         let (disk, name) = (&listed.disk, listed.disk.node.display().to_string());
         serde_json::json!({ "name": name, "path": name, "kind": "disk", "size": disk.size })
@@ -50,8 +63,8 @@ fn as_json(disks: &[ListedDisk]) -> Result<serde_json::Value> {
         described.push(disk);
     }
     Ok(serde_json::json!({
-        "schema": SCHEMA, "command": "list", "targets": targets, "volumes": [], "disks": described, "errors": [],
-        "exit_code": 0,
+        "schema": SCHEMA, "command": "list", "targets": targets, "volumes": [], "disks": described, "errors": errors,
+        "exit_code": ending.code(),
     }))
 }
 
@@ -59,10 +72,13 @@ fn print(out: &mut dyn Write, listed: &ListedDisk, output: &Output) -> Result<()
     let disk = &listed.disk;
     let facts = [Some(human::bytes(disk.size)), device::model(disk), device::attachment(disk)];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
-    let mut heading = vec![format!("{}  {}", output.paint.bold(&disk.node.display().to_string()), facts.join(", "))];
+    let mut heading =
+        vec![format!("{}  {}", output.paint.bold(&disk.node.display().to_string()), printable(&facts.join(", ")))];
     let names = routes(disk);
     heading.push(format!("  routes: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }));
-    heading.extend(listed.findings.iter().map(|found| format!("  {} {}", output.paint.warn("note:"), found.message)));
+    heading.extend(
+        listed.findings.iter().map(|found| format!("  {} {}", output.paint.warn("note:"), printable(&found.message))),
+    );
     let whole = listed.content.as_ref();
     let of_whole = (whole.is_some() || !listed.users.is_empty()).then(|| vec![what(whole, &listed.users)]);
     let partitions = listed.partitions.iter().map(|partition| {
@@ -75,14 +91,19 @@ fn print(out: &mut dyn Write, listed: &ListedDisk, output: &Output) -> Result<()
 fn what(content: Option<&crate::target::Identity>, users: &[crate::target::usage::User]) -> String {
     let mut words = Vec::new();
     if let Some(content) = content {
-        words.push(content.format.clone().unwrap_or_else(|| "unknown".to_owned()));
+        let format = content.format.as_deref().unwrap_or("unknown");
+        words.push(match content.within.len() {
+            0 => format.to_owned(),
+            count => format!("{format} table with {}", human::count(from_usize(count), "partition")),
+        });
         words.extend(content.label.as_ref().map(|label| format!("\"{label}\"")));
     }
     match users {
         [] => words.push("not in use".to_owned()),
         users => words.extend(users.iter().map(ToString::to_string)),
     }
-    words.join(", ")
+    // Labels and mount points are what somebody made them.
+    printable(&words.join(", "))
 }
 
 /// The routes that could be tried, by facts alone; those that have to be named with the option that names them.

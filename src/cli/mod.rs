@@ -88,7 +88,10 @@ pub fn command() -> clap::Command {
 
 /// Parses, runs, prints the error chain once.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(misunderstood(&error).code()),
+    };
     let output = Output::new(&cli.output);
     let ending = match cli.command {
         None => no_command(),
@@ -122,6 +125,30 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
+/// Words that are no command line, or that ask for help: what clap has to say, and an object where one was asked for.
+fn misunderstood(error: &clap::Error) -> Ending {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Ending::Done;
+    }
+    let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
+    if words.iter().any(|word| word == "--json") {
+        let verb = words.iter().find_map(|word| args::VERBS.iter().find(|verb| word == **verb));
+        let text = error.render().to_string();
+        let text = text.trim().strip_prefix("error: ").unwrap_or(&text).to_owned();
+        print_failure(verb.unwrap_or(&"coldtrim"), text, Ending::Usage);
+    }
+    Ending::Usage
+}
+
+/// The object for programs about a run that never came to its report.
+fn print_failure(verb: &'static str, error: String, ending: Ending) {
+    let mut report = Report::new(verb);
+    report.errors.push(error);
+    report.exit_code = ending.code();
+    let _ = print_json(&report);
+}
+
 /// Nothing was asked for: help on a terminal; elsewhere that is a mistake.
 fn no_command() -> Ending {
     let mut command = command();
@@ -148,10 +175,7 @@ fn report_error(verb: &'static str, error: &anyhow::Error, output: &Output) -> E
     let ending = survey::ending_of(error);
     say!("coldtrim: {error:#}");
     if output.json {
-        let mut report = Report::new(verb);
-        report.errors.push(format!("{error:#}"));
-        report.exit_code = ending.code();
-        let _ = print_json(&report);
+        print_failure(verb, format!("{error:#}"), ending);
     }
     ending
 }

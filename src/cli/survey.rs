@@ -6,12 +6,14 @@ use super::confirm::Unanswered;
 use super::job::{Output, Scope, UsageError};
 use super::{Ending, device, layout, past};
 use crate::memory::Past;
+use crate::report::arrays::ArrayReport;
 use crate::report::{Reason, Report, State, TargetReport, VolumeReport};
 use crate::sandbox::{SandboxError, SandboxLayer, read_stack};
 use crate::target::{Identity, Intent, Opener, Target, TargetError};
 use anyhow::Result;
 use coldtrim_parsers::array::{Mapping, mention};
 use coldtrim_parsers::stack::{Content, FoundArray, FoundTable, Node, Options, Stack, WitnessMode};
+use coldtrim_parsers::text::quoted;
 use coldtrim_parsers::units::ByteRange;
 use coldtrim_parsers::volume::{Consent, Finding};
 use coldtrim_parsers::witness::Testimony;
@@ -60,13 +62,22 @@ impl Survey {
         Ok(survey)
     }
 
-    /// An error when a partition that the user named is on none of the targets.
+    /// An error when a target does not have a partition that the user named, nor an array that it is a member of: all of it
+    /// was not meant.
     fn has_partitions(&self, scope: &Scope) -> Result<(), UsageError> {
-        let found = || self.report.volumes.iter().filter_map(|volume| volume.partition);
-        match scope.options.partitions.iter().find(|number| !found().any(|there| there == **number)) {
-            None => Ok(()),
-            Some(number) => Err(UsageError::NoPartition(scope.targets.join(", "), *number)),
+        let is_on = |volume: &VolumeReport, target| match volume.array {
+            None => volume.target == target,
+            Some(array) => stands_on(&self.report.arrays, array, target),
+        };
+        for (target, name) in scope.targets.iter().enumerate() {
+            let has = |number: u32| {
+                self.report.volumes.iter().any(|volume| volume.partition == Some(number) && is_on(volume, target))
+            };
+            if let Some(number) = scope.options.partitions.iter().find(|number| !has(**number)) {
+                return Err(UsageError::NoPartition(name.clone(), *number));
+            }
         }
+        Ok(())
     }
 
     /// Reads everything (again) and makes the report anew.
@@ -168,6 +179,16 @@ impl Survey {
     }
 }
 
+/// True when a member of the array is the target or on it, also through another array.
+fn stands_on(arrays: &[ArrayReport], array: usize, target: usize) -> bool {
+    arrays.get(array).is_some_and(|array| {
+        let mut members = array.members.iter();
+        members.any(|member| {
+            member.target == Some(target) || member.array.is_some_and(|below| stands_on(arrays, below, target))
+        })
+    })
+}
+
 /// Two names of one file would lock each other out; found before either is opened.
 fn names_are_distinct(names: &[String]) -> Result<(), UsageError> {
     let mut seen: Vec<((u64, u64), &String)> = Vec::new();
@@ -209,14 +230,20 @@ pub fn identify(node: &Path) -> Option<Identity> {
     let len = (&file).seek(SeekFrom::End(0)).ok()?;
     let layer = SandboxLayer { file, offset: 0, len, sector_size: 512 };
     let options = Options { witness: WitnessMode::Never, ..Options::default() };
-    let reading = read_stack(vec![layer], &options, &AtomicBool::new(false)).ok()?;
-    match reading.stack.nodes.into_iter().next()?.content {
+    let stack = read_stack(vec![layer], &options, &AtomicBool::new(false)).ok()?.stack;
+    let Some(table) = stack.table(0) else { return stack.nodes.into_iter().next().map(identity) };
+    let format = Some(table.format.clone());
+    let within =
+        stack.nodes.into_iter().filter_map(|node| Some((node.part.as_ref()?.number, identity(node)))).collect();
+    Some(Identity { format, within, ..Identity::default() })
+}
+
+fn identity(node: Node) -> Identity {
+    match node.content {
         Content::Volume { volume, .. } => {
-            Some(Identity { format: Some(volume.format), label: volume.label, uuid: volume.uuid })
+            Identity { format: Some(volume.format), label: volume.label, uuid: volume.uuid, ..Identity::default() }
         }
-        Content::Refused { format, .. } | Content::Kept { format, .. } => {
-            Some(Identity { format, ..Identity::default() })
-        }
+        Content::Refused { format, .. } | Content::Kept { format, .. } => Identity { format, ..Identity::default() },
     }
 }
 
@@ -244,7 +271,7 @@ fn target_report(
         serial: disk.and_then(|disk| disk.serial.clone()),
         attachment: disk.and_then(device::attachment),
         table: table.map(|table| table.format.clone()),
-        reasons: findings.iter().map(|finding| Reason::new(finding, &node, accept)).collect(),
+        reasons: findings.iter().map(|finding| Reason::new(finding, &quoted(&node), accept)).collect(),
         path: node,
     }
 }
@@ -255,7 +282,7 @@ fn volume_report(node: Node, (name, target): (String, &Target), base: u64, accep
     let offset = base + node.range.start();
     let mut report = VolumeReport::unknown(node.device, offset, node.range.len());
     report.partition = node.part.map(|part| part.number);
-    let disk = target.disk().map_or(target.path(), |disk| &disk.node).display().to_string();
+    let disk = quoted(&target.disk().map_or(target.path(), |disk| &disk.node).to_string_lossy());
     let reason = |finding: &Finding| {
         let remedy = finding.remedy.replace("DISK", &disk);
         Reason::new(&Finding { remedy, ..finding.clone() }, &name, accept)
@@ -358,14 +385,14 @@ fn name_mentioned(nodes: &mut [Node], targets: &[Target]) {
     }
 }
 
-/// What to put for DEVICE into a command: the node of the partition, or what attaches it where there is none.
+/// What to put for DEVICE into a command, quoted for a shell: the node of the partition, or what attaches it where there is none.
 fn name_of(target: &Target, partition: Option<u32>, offset: u64) -> String {
-    let path = target.path().display();
+    let path = quoted(&target.path().to_string_lossy());
     match partition {
-        _ if target.disk().is_some() => target.node_of_partition(partition).display().to_string(),
+        _ if target.disk().is_some() => quoted(&target.node_of_partition(partition).to_string_lossy()),
         Some(number) => format!("\"$(losetup --find --show -P {path})p{number}\""),
         None if offset > 0 => format!("\"$(losetup --find --show --offset {offset} {path})\""),
-        None => path.to_string(),
+        None => path,
     }
 }
 

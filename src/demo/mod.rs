@@ -9,7 +9,7 @@ use coldtrim_parsers::units::ByteRange;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
@@ -85,12 +85,12 @@ impl Demo {
         serde_json::from_str(self.manifest).with_context(|| format!("the manifest of {}", self.name))
     }
 
-    /// Writes the image to `path`, every byte of it: no holes, so that what trim frees can be seen.
-    pub fn unpack(&self, path: &Path) -> Result<()> {
+    /// Writes the image into a new file, every byte of it: no holes, so that what trim frees can be seen.
+    pub fn unpack(&self, file: &mut File) -> Result<()> {
         let mut bytes = Vec::new();
         flate2::read::GzDecoder::new(self.image).read_to_end(&mut bytes)?;
-        std::fs::write(path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
-        File::open(path)?.sync_all().with_context(|| format!("cannot write {}", path.display()))
+        let written = file.write_all(&bytes).and_then(|()| file.sync_all());
+        written.with_context(|| format!("cannot write the image of {}", self.name))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The map for other programs. Positions are bytes of the target (`ranges`), or sectors of the whole disk.
 
 use super::{Report, State, TargetReport};
-use coldtrim_parsers::text::printable;
+use coldtrim_parsers::text::{printable, quoted};
 use coldtrim_parsers::units::ByteRange;
 use std::io::{self, Write};
 
@@ -11,10 +11,16 @@ pub enum FormatError {
     /// These formats speak of one device.
     #[error("this format is for one target, and {0} were given; name one at a time")]
     SeveralTargets(usize),
+    /// The other tool works on devices.
+    #[error(
+        "{0} is an image file, and {1} works on devices only; holes in it are made by: coldtrim trim {word}, or attach it \
+         with: losetup --find --show -P {word}", word = quoted(.0)
+    )]
+    Image(String, &'static str),
     /// The other tool counts sectors, and nobody said how long one is.
     #[error(
         "{0}: the sector size and place of the disk are not known for an image, and this format counts sectors of a \
-         disk; use --format ranges, or attach it with: losetup --find --show -P {0}"
+         disk; use --format ranges, or attach it with: losetup --find --show -P {word}", word = quoted(.0)
     )]
     UnknownSectors(String),
     /// A free extent that is not made of whole sectors.
@@ -38,6 +44,17 @@ pub enum SectorFormat {
     Blkdiscard,
     /// Command lines of nvme-cli, at most 256 ranges each.
     Nvme,
+}
+
+impl SectorFormat {
+    /// The program, where the format is one of command lines.
+    fn tool(self) -> Option<&'static str> {
+        match self {
+            Self::Blkdiscard => Some("blkdiscard"),
+            Self::Nvme => Some("nvme"),
+            Self::Lba | Self::Hdparm | Self::SgUnmap => None,
+        }
+    }
 }
 
 /// Most sectors that one ATA range entry holds (16 bits).
@@ -121,6 +138,9 @@ pub fn sectors(out: &mut dyn Write, report: &Report, format: SectorFormat) -> Re
     if !target.sector_size_known {
         return Err(FormatError::UnknownSectors(target.name.clone()));
     }
+    if let (None, Some(tool)) = (&target.disk, format.tool()) {
+        return Err(FormatError::Image(target.name.clone(), tool));
+    }
     let disk = target.disk.as_deref().unwrap_or(&target.path);
     let on_disk = free_on(report, 0)
         .into_iter()
@@ -128,10 +148,12 @@ pub fn sectors(out: &mut dyn Write, report: &Report, format: SectorFormat) -> Re
         .collect::<Result<Vec<_>, _>>()?;
     writeln!(
         out,
-        "# Free sectors of {disk} ({} bytes each). The tool that takes these lines checks nothing:\n# not that the \
+        "# Free sectors of {} ({} bytes each). The tool that takes these lines checks nothing:\n# not that the \
          volume is still the same, not that it is unmounted, not that the bridge discards the right place.",
+        printable(disk),
         target.sector_size
     )?;
+    let disk = &quoted(disk);
     match format {
         SectorFormat::Lba => on_disk.iter().try_for_each(|(start, count)| writeln!(out, "{start} {count}"))?,
         SectorFormat::Hdparm => pieces(&on_disk, ATA_RANGE).try_for_each(|(start, n)| writeln!(out, "{start}:{n}"))?,
@@ -225,6 +247,28 @@ mod tests {
     fn an_image_has_no_sectors() {
         let refused = sectors(&mut Vec::new(), &report(&[(0, 512)], false), SectorFormat::Lba);
         assert!(matches!(refused, Err(FormatError::UnknownSectors(_))));
+    }
+
+    #[test]
+    fn commands_are_for_devices_and_for_a_shell() {
+        let mut odd = report(&[(0, 512)], true);
+        odd.targets[0].disk = Some("/dev/a\n1 99;\u{202E}b".to_owned());
+        for (format, line) in [
+            (SectorFormat::Lba, "2048 1"),
+            (SectorFormat::Blkdiscard, "blkdiscard --offset 1048576 --length 512 $'/dev/a\\x0a1 99;\\xe2\\x80\\xaeb'"),
+            (SectorFormat::Nvme, "nvme dsm $'/dev/a\\x0a1 99;\\xe2\\x80\\xaeb' --ad --slbs=2048 --blocks=1"),
+        ] {
+            let mut out = Vec::new();
+            sectors(&mut out, &odd, format).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert_eq!(text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>(), [line]);
+            assert!(!text.contains('\u{202E}'));
+        }
+        odd.targets[0].disk = None;
+        for (format, tool) in [(SectorFormat::Blkdiscard, "blkdiscard"), (SectorFormat::Nvme, "nvme")] {
+            let refused = sectors(&mut Vec::new(), &odd, format);
+            assert!(matches!(refused, Err(FormatError::Image(_, found)) if found == tool));
+        }
     }
 
     #[test]

@@ -195,8 +195,11 @@ fn volume_line(volume: &VolumeReport, paint: Paint) -> String {
 
 fn witness_line(words: &Testimony, paint: Paint) -> Option<String> {
     let Testimony::Agrees { witness, owners, extents } = words else { return None };
-    let (extents, files) = (human::count(*extents, "extent"), human::count(*owners, "file"));
-    Some(format!("witness {witness}: {extents} in {files}, {}", paint.good("none of it free")))
+    let (extents, owners) = (human::count(*extents, "extent"), human::count(*owners, "owner"));
+    Some(format!(
+        "witness {witness}: {extents} of {owners} (files, folders, the root), {}",
+        paint.good("none of it free")
+    ))
 }
 
 fn plan_lines(report: &Report, volume: &VolumeReport, plan: &PlanReport) -> Vec<String> {

@@ -70,6 +70,12 @@ pub(super) fn open(path: &Path, write: bool, exclusive: bool) -> Result<File, Ta
     opened.map_err(|cause| explained(path, "opening it", cause))
 }
 
+/// The error that opening for writing would give, without doing it: a dry run leaves no trace.
+pub(super) fn check_writable(path: &Path) -> Result<(), TargetError> {
+    let allowed = nix::unistd::eaccess(path, nix::unistd::AccessFlags::W_OK);
+    allowed.map_err(|errno| explained(path, "opening it", errno.into()))
+}
+
 fn explained(path: &Path, step: &'static str, cause: io::Error) -> TargetError {
     let path = path.to_owned();
     match cause.raw_os_error().map(Errno::from_raw) {

@@ -1,6 +1,7 @@
 //! Why a target cannot be opened, and what to type instead.
 
 use super::usage::User;
+use coldtrim_parsers::text::quoted;
 use std::path::PathBuf;
 
 /// A target that cannot be used.
@@ -17,7 +18,8 @@ pub enum TargetError {
     },
     /// A mount point.
     #[error(
-        "{at} is mounted; use fstrim: `fstrim -v {at}`, or unmount it and name the device: `umount {at}` / `udisksctl unmount -b {source_node}`, then {source_node}"
+        "{at} is mounted; use fstrim: `fstrim -v {0}`, or unmount it and name the device: `umount {0}` / `udisksctl unmount -b {source_node}`, then {source_node}",
+        quoted(.at)
     )]
     MountPoint {
         /// Where.
@@ -78,6 +80,20 @@ pub enum TargetError {
         /// The devices.
         candidates: Vec<PathBuf>,
     },
+    /// It is in a partition without a node.
+    #[error(
+        "{tag} is partition {number} of {0}, which the kernel does not know; name it with: --partition {number} {0}, or let \
+         the kernel read the table: partx --add {0}",
+        quoted(&.disk.to_string_lossy())
+    )]
+    Within {
+        /// The label or identity.
+        tag: String,
+        /// The whole disk.
+        disk: PathBuf,
+        /// The partition in its table.
+        number: u32,
+    },
     /// No medium.
     #[error("{} has no size; is there a medium in it?", .0.display())]
     Empty(PathBuf),
@@ -131,13 +147,17 @@ impl TargetError {
                 | Self::NotADisk { .. }
                 | Self::NoSuchTag(_)
                 | Self::Ambiguous { .. }
+                | Self::Within { .. }
         )
     }
 }
 
 fn permission_hint(path: &std::path::Path) -> String {
     if nix::unistd::geteuid().is_root() {
-        format!("even root may not: look at its attributes and mount options: lsattr {}", path.display())
+        format!(
+            "even root may not: look at its attributes and mount options: lsattr {}",
+            quoted(&path.to_string_lossy())
+        )
     } else {
         "disks belong to root: run it with sudo".to_owned()
     }

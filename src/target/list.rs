@@ -3,7 +3,7 @@
 use super::facts::{self, DiskFacts, Kind, PartitionFacts};
 use super::resolve::{Identify, Identity, noted_identity};
 use super::suitable;
-use super::sysfs::{Roots, entries, flag};
+use super::sysfs::{DeviceNumber, Roots, entries, flag};
 use super::usage::{self, User};
 use coldtrim_parsers::volume::Finding;
 use serde::Serialize;
@@ -30,8 +30,16 @@ pub struct ListedPartition {
     pub partition: PartitionFacts,
     /// What lies on it.
     pub content: Option<Identity>,
-    /// Who uses it.
+    /// Who uses it, or the disk under it as a whole.
     pub users: Vec<User>,
+}
+
+impl ListedDisk {
+    /// True when the number is that of the disk or of a partition of it.
+    pub fn has(&self, number: DeviceNumber) -> bool {
+        let mut partitions = self.partitions.iter().map(|listed| listed.partition.number);
+        self.disk.number == number || partitions.any(|known| known == number)
+    }
 }
 
 /// Every disk that could be named as a target. `identify` is asked where udev has no notes.
@@ -57,11 +65,13 @@ fn is_worth_listing(disk: &DiskFacts) -> bool {
 
 fn listed(roots: &Roots, disk: DiskFacts, users: &[User], identify: Identify<'_>) -> ListedDisk {
     let of = |node: &std::path::Path| users.iter().filter(|user| user.node == node).cloned().collect::<Vec<_>>();
+    // The same users forbid a trim of the disk and of each of its partitions.
+    let of_whole = [of(&disk.node), usage::below(roots, &disk)].concat();
     let partitions: Vec<ListedPartition> = facts::partitions(roots, &disk)
         .into_iter()
         .map(|partition| ListedPartition {
             content: noted_identity(roots, partition.number).or_else(|| identify(&partition.node)),
-            users: of(&partition.node),
+            users: [of(&partition.node), of_whole.clone()].concat(),
             partition,
         })
         .collect();
@@ -70,5 +80,5 @@ fn listed(roots: &Roots, disk: DiskFacts, users: &[User], identify: Identify<'_>
     } else {
         None
     };
-    ListedDisk { content, users: of(&disk.node), findings: suitable::findings(&disk, None), partitions, disk }
+    ListedDisk { content, users: of_whole, findings: suitable::findings(&disk, None), partitions, disk }
 }

@@ -272,6 +272,11 @@ impl Target {
         }
     }
 
+    /// An error where a run could not open what it has to write to.
+    pub fn must_be_writable(&self) -> Result<(), TargetError> {
+        claim::check_writable(self.disk().map_or(&self.path, |disk| &disk.node))
+    }
+
     /// The claim, when it was opened for discarding.
     pub fn claim(&self) -> Option<&Claim> {
         self.claim.as_deref()

@@ -19,6 +19,20 @@ pub struct Identity {
     pub label: Option<String>,
     /// Its UUID as blkid prints it.
     pub uuid: Option<String>,
+    /// What lies in the partitions of its own table, by their numbers; then the format is that of the table.
+    #[serde(skip)]
+    pub within: Vec<(u32, Identity)>,
+}
+
+impl Identity {
+    /// True when it bears the name. UUIDs are written in both cases, labels that differ in case are two.
+    fn bears(&self, tag: &str, value: &str) -> bool {
+        match tag {
+            "LABEL" => self.label.as_deref() == Some(value),
+            "UUID" => self.uuid.as_deref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(value)),
+            _ => false,
+        }
+    }
 }
 
 /// Looks at a node itself; used where udev has left no notes. An answer of nothing is no error.
@@ -43,21 +57,37 @@ pub(super) fn resolve(roots: &Roots, spec: &str, identify: Identify<'_>) -> Resu
     if Path::new(spec).exists() {
         return Ok(PathBuf::from(spec));
     }
-    let mut candidates = by_notes(roots, row.2, value);
-    candidates.extend(by_links(roots, row.1, value));
-    if candidates.is_empty() {
-        candidates = by_looking(roots, row.0, value, identify);
+    let is_same =
+        |noted: &str| if row.0.ends_with("UUID") { noted.eq_ignore_ascii_case(value) } else { noted == value };
+    let mut candidates = by_notes(roots, row.2, is_same);
+    candidates.extend(by_links(roots, row.1, is_same));
+    if matches!(row.0, "LABEL" | "UUID") {
+        // A note on a disk with a table names one volume of it, and the disk has others.
+        candidates.retain(|node| identify(node).is_none_or(|found| found.within.is_empty()));
     }
-    let mut nodes = candidates.into_iter();
-    match (nodes.next(), nodes.next()) {
-        (None, _) => Err(TargetError::NoSuchTag(spec.to_owned())),
-        (Some(node), None) => Ok(node),
-        (Some(first), Some(second)) => {
-            let candidates = [first, second].into_iter().chain(nodes).collect();
-            Err(TargetError::Ambiguous { tag: spec.to_owned(), candidates })
+    let mut found: BTreeSet<Found> = candidates.into_iter().map(|node| (node, None)).collect();
+    if found.is_empty() {
+        found = by_looking(roots, row.0, value, identify);
+    }
+    let tag = spec.to_owned();
+    let mut found: Vec<Found> = found.into_iter().collect();
+    match (found.pop(), found.is_empty()) {
+        (None, _) => Err(TargetError::NoSuchTag(tag)),
+        (Some((node, None)), true) => Ok(node),
+        (Some((disk, Some(number))), true) => Err(TargetError::Within { tag, disk, number }),
+        (Some(last), false) => {
+            found.push(last);
+            let name = |(node, number): Found| match number {
+                None => node,
+                Some(number) => PathBuf::from(format!("{} (partition {number})", node.display())),
+            };
+            Err(TargetError::Ambiguous { tag, candidates: found.into_iter().map(name).collect() })
         }
     }
 }
+
+/// A node, or a partition of it that the kernel does not know.
+type Found = (PathBuf, Option<u32>);
 
 /// udev's notes on one device: `E:NAME=value` lines.
 fn note(roots: &Roots, number: DeviceNumber, name: &str) -> Option<String> {
@@ -70,7 +100,7 @@ fn note(roots: &Roots, number: DeviceNumber, name: &str) -> Option<String> {
 pub(super) fn noted_identity(roots: &Roots, number: DeviceNumber) -> Option<Identity> {
     let format = note(roots, number, "ID_FS_TYPE")?;
     let (label, uuid) = (note(roots, number, "ID_FS_LABEL_ENC"), note(roots, number, "ID_FS_UUID_ENC"));
-    Some(Identity { format: Some(format), label, uuid })
+    Some(Identity { format: Some(format), label, uuid, within: Vec::new() })
 }
 
 /// udev writes characters that are not safe in a file name as `\x20`.
@@ -101,41 +131,37 @@ fn nodes(roots: &Roots) -> Vec<(DiskFacts, Option<PartitionFacts>)> {
     numbers.iter().filter_map(|number| facts::lookup(roots, DeviceNumber::parse(number)?)).collect()
 }
 
-fn by_notes(roots: &Roots, name: &str, value: &str) -> BTreeSet<PathBuf> {
+fn by_notes(roots: &Roots, name: &str, is_same: impl Fn(&str) -> bool) -> BTreeSet<PathBuf> {
     let numbers = entries(&roots.udev);
     let found = numbers.iter().filter_map(|file| {
         let number = DeviceNumber::parse(file.strip_prefix('b')?)?;
-        let (disk, partition) = note(roots, number, name)
-            .filter(|noted| noted.eq_ignore_ascii_case(value))
-            .and_then(|_| facts::lookup(roots, number))?;
+        let (disk, partition) =
+            note(roots, number, name).filter(|noted| is_same(noted)).and_then(|_| facts::lookup(roots, number))?;
         Some(partition.map_or(disk.node, |partition| partition.node))
     });
     found.collect()
 }
 
-fn by_links(roots: &Roots, folder: &str, value: &str) -> BTreeSet<PathBuf> {
+fn by_links(roots: &Roots, folder: &str, is_same: impl Fn(&str) -> bool) -> BTreeSet<PathBuf> {
     let folder = roots.dev.join(folder);
     let names = entries(&folder);
-    let equal = names.iter().filter(|name| decoded(name).eq_ignore_ascii_case(value));
+    let equal = names.iter().filter(|name| is_same(&decoded(name)));
     equal.filter_map(|name| folder.join(name).canonicalize().ok()).collect()
 }
 
-fn by_looking(roots: &Roots, tag: &str, value: &str, identify: Identify<'_>) -> BTreeSet<PathBuf> {
-    let nodes = nodes(roots)
-        .into_iter()
-        .filter(|(disk, _)| disk.size > 0)
-        .map(|(disk, partition)| partition.map_or(disk.node, |partition| partition.node));
-    nodes
-        .filter(|node| {
-            let found = identify(node).unwrap_or_default();
-            let text = match tag {
-                "LABEL" => found.label,
-                "UUID" => found.uuid,
-                _ => None,
-            };
-            text.is_some_and(|text| text.eq_ignore_ascii_case(value))
-        })
-        .collect()
+fn by_looking(roots: &Roots, tag: &str, value: &str, identify: Identify<'_>) -> BTreeSet<Found> {
+    let of_node = |(disk, partition): (DiskFacts, Option<PartitionFacts>)| {
+        let is_disk = partition.is_none();
+        let node = partition.map_or_else(|| disk.node.clone(), |partition| partition.node);
+        let identity = identify(&node).unwrap_or_default();
+        let own = identity.bears(tag, value).then(|| (node.clone(), None));
+        // Those that the kernel knows are nodes, too.
+        let known = if is_disk { facts::partitions(roots, &disk) } else { Vec::new() };
+        let unknown = identity.within.into_iter().filter(|(number, _)| !known.iter().any(|part| part.index == *number));
+        let within = unknown.filter(|(_, part)| part.bears(tag, value)).map(|(number, _)| (node.clone(), Some(number)));
+        own.into_iter().chain(within).collect::<Vec<_>>()
+    };
+    nodes(roots).into_iter().filter(|(disk, _)| disk.size > 0).flat_map(of_node).collect()
 }
 
 /// What a path is, when it is neither a block device nor a regular file: an error that says what to name instead.

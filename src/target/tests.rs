@@ -325,6 +325,7 @@ fn labels_are_found_in_notes_links_and_by_looking() {
     );
     assert_eq!(find("LABEL=My Disk").unwrap(), machine.path("dev/sdb1"));
     assert_eq!(find("UUID=ab12-cd34").unwrap(), machine.path("dev/sdb1"));
+    assert!(matches!(find("LABEL=my disk"), Err(TargetError::NoSuchTag(_))), "a label in other case is another one");
     machine.link("dev/disk/by-label/My\\x20Disk", Path::new("../../sdb1"));
     assert_eq!(find("LABEL=My Disk").unwrap(), machine.path("dev/sdb1").canonicalize().unwrap());
     machine.write("udev/b8:26", "E:ID_FS_LABEL_ENC=My\\x20Disk\n");
@@ -334,6 +335,29 @@ fn labels_are_found_in_notes_links_and_by_looking() {
         Some(Identity { label, ..Identity::default() })
     };
     assert_eq!(resolve::resolve(&machine.roots, "LABEL=found", &looking).unwrap(), machine.path("dev/sdb2"));
+    assert!(matches!(resolve::resolve(&machine.roots, "LABEL=Found", &looking), Err(TargetError::NoSuchTag(_))));
+}
+
+/// A disk with a table is never what a label names, for it has other volumes: the partition is, if it has a node.
+#[test]
+fn a_label_names_a_partition_and_not_its_disk() {
+    let machine = Machine::new();
+    machine.uas();
+    let labelled = |label: &str| Identity { label: Some(label.to_owned()), ..Identity::default() };
+    let looking = |node: &Path| match node.file_name()?.to_str()? {
+        "sdb" => Some(Identity { within: vec![(1, labelled("first")), (7, labelled("lost"))], ..Identity::default() }),
+        "sdb1" => Some(labelled("first")),
+        _ => None,
+    };
+    let find = |spec: &str| resolve::resolve(&machine.roots, spec, &looking);
+    assert_eq!(find("LABEL=first").unwrap(), machine.path("dev/sdb1"));
+    let lost = find("LABEL=lost").unwrap_err();
+    assert!(matches!(&lost, TargetError::Within { disk, number: 7, .. } if *disk == machine.path("dev/sdb")));
+    let command = format!("--partition 7 {}", machine.path("dev/sdb").display());
+    assert!(lost.is_usage() && lost.to_string().contains(&command), "{lost}");
+    // What udev wrote down about the disk when it had no table yet.
+    machine.write("udev/b8:16", "E:ID_FS_TYPE=ext4\nE:ID_FS_LABEL_ENC=first\n");
+    assert_eq!(find("LABEL=first").unwrap(), machine.path("dev/sdb1"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub(super) use scan::{Mount, leased, lock_owner, unseen};
 use super::facts::{DiskFacts, Kind, PartitionFacts, lookup, partitions};
 use super::sys;
 use super::sysfs::Roots;
+use coldtrim_parsers::text::quoted;
 use scan::{Backing, Wanted, backing, holders, of_backing_file, of_nodes};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -85,7 +86,7 @@ impl User {
 
     /// What to type to end the use, where that is a command.
     pub fn remedy(&self) -> String {
-        let node = self.node.display();
+        let node = quoted(&self.node.to_string_lossy());
         match &self.by {
             Use::Mount { seen_by: Some(process), at } => format!("nsenter -t {} -m umount {}", process.id, quoted(at)),
             Use::Mount { at, .. } => format!("umount {}   (or: udisksctl unmount -b {node})", quoted(at)),
@@ -136,25 +137,20 @@ impl std::fmt::Display for Process {
     }
 }
 
-/// A word for a shell: quoted when it needs to be.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
-}
-
 /// Who uses a whole disk or anything on it.
 pub fn of_disk(roots: &Roots, disk: &DiskFacts) -> Vec<User> {
-    of_disks(roots, std::slice::from_ref(disk))
+    let mut users = of_disks(roots, std::slice::from_ref(disk));
+    users.extend(below(roots, disk));
+    sorted(users)
 }
 
-/// Who uses any of these disks or anything on them.
+/// Who uses any of these disks or anything on them; not who uses what loop devices [stand on](below).
 pub fn of_disks(roots: &Roots, disks: &[DiskFacts]) -> Vec<User> {
     let mut nodes = BTreeMap::new();
     let mut users = Vec::new();
     for disk in disks {
         nodes.insert(disk.number, disk.node.clone());
         users.extend(holders(roots, &disk.node, &disk.sysfs));
-        users.extend(below(roots, disk));
         for part in partitions(roots, disk) {
             users.extend(holders(roots, &part.node, &part.sysfs));
             nodes.insert(part.number, part.node);
@@ -175,7 +171,7 @@ pub fn of_partition(roots: &Roots, disk: &DiskFacts, partition: &PartitionFacts)
 }
 
 /// Who else uses what a loop device stands on: its bytes are the same. The kernel allows no circle of them.
-fn below(roots: &Roots, disk: &DiskFacts) -> Vec<User> {
+pub(super) fn below(roots: &Roots, disk: &DiskFacts) -> Vec<User> {
     let on = if disk.kind == Kind::Loop { backing(roots, &disk.name, &disk.node) } else { None };
     let mut users = match on {
         None => Vec::new(),

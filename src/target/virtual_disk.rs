@@ -1,6 +1,7 @@
 //! Files that hold a disk in a wrapping: a byte of the file is not a byte of the disk, so punching would destroy it.
 
 use super::error::TargetError;
+use coldtrim_parsers::text::quoted;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -95,14 +96,15 @@ fn has(file: &File, len: u64, row: &Row) -> io::Result<bool> {
 }
 
 fn advice(path: &Path, opener: Opener) -> String {
-    let path = path.display();
+    let path = path.to_string_lossy();
+    let (raw, path) = (quoted(&format!("{path}.raw")), quoted(&path));
     match opener {
         Opener::Qemu(format) => format!(
             "Attach it as a disk: `modprobe nbd; qemu-nbd --discard=unmap -f {format} -c /dev/nbd0 {path}` and trim \
-             /dev/nbd0, or convert it: `qemu-img convert -O raw {path} {path}.raw`"
+             /dev/nbd0, or convert it: `qemu-img convert -O raw {path} {raw}`"
         ),
         Opener::MacOs => format!(
-            "Attach it on macOS: `hdiutil attach -nomount {path}`, or convert a read-only one: `dmg2img {path} {path}.raw`"
+            "Attach it on macOS: `hdiutil attach -nomount {path}`, or convert a read-only one: `dmg2img {path} {raw}`"
         ),
         Opener::Ewf => format!(
             "It is evidence and is never changed; to look at it: `ewfmount {path} /mnt` and `coldtrim map /mnt/ewf1`"

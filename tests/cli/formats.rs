@@ -1,6 +1,6 @@
 //! What `map` prints, in every format.
 
-use crate::common::parse_ranges;
+use crate::common::{parse_ranges, tool_ok};
 use crate::images::{FIRST, Table, dirty_fat, disk, ext4, fat, said, text};
 
 const SECTOR_FORMATS: [&str; 5] = ["lba", "hdparm", "sg_unmap", "blkdiscard", "nvme"];
@@ -69,7 +69,7 @@ fn a_disk_is_the_union_of_its_volumes() {
 fn sectors_are_refused_where_nobody_knows_their_size() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let image = ext4(folder.path(), "a.img");
-    for format in SECTOR_FORMATS {
+    for format in ["lba", "hdparm", "sg_unmap"] {
         let run = said(&["map", "--format", format, text(&image)]);
         run.expect(2, &["sector size", "losetup"]);
         assert_eq!(run.out, "", "{format}");
@@ -98,18 +98,36 @@ fn formats_for_other_tools_say_that_nothing_is_checked_and_count_the_same_sector
     assert_eq!(pairs("lba", ' '), expected);
     assert_eq!(pairs("hdparm", ':'), expected, "no extent here is longer than 65,535 sectors");
     assert_eq!(pairs("sg_unmap", ','), expected);
-    let commands = lines("blkdiscard");
-    for (line, (start, count)) in commands.iter().zip(&expected) {
-        let (start, length) = (start * 512, count * 512);
-        assert_eq!(line, &format!("blkdiscard --offset {start} --length {length} {}", text(&image)));
+    for tool in ["blkdiscard", "nvme"] {
+        let run = said(&["map", "--format", tool, text(&image)]);
+        run.expect(2, &[tool, "works on devices only", &format!("coldtrim trim {}", text(&image))]);
+        assert_eq!(run.out, "");
     }
-    assert_eq!(commands.len(), expected.len());
-    let joined =
-        |pick: fn(&(u64, u64)) -> u64| expected.iter().map(|e| pick(e).to_string()).collect::<Vec<_>>().join(",");
-    let nvme = lines("nvme");
-    assert_eq!(nvme.len(), 1, "up to 256 ranges are one command");
-    assert!(nvme[0].contains(&format!("--slbs={}", joined(|e| e.0))), "{nvme:?}");
-    assert!(nvme[0].contains(&format!("--blocks={}", joined(|e| e.1))), "{nvme:?}");
+}
+
+/// A name is whatever somebody made it: what comes out for another tool or for a shell stays what it is.
+#[test]
+fn a_name_cannot_add_lines_or_commands() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (first, second) = (ext4(folder.path(), "a.img"), dirty_fat(folder.path(), "b.img"));
+    let image = disk(folder.path(), "disk.img", Table::Gpt, &first, &second);
+    let odd = folder.path().join("a\n1 99999999\n;touch pwned; \u{202E}'.img");
+    std::fs::rename(&image, &odd).expect("another name");
+    for format in ["lba", "hdparm", "sg_unmap"] {
+        let run = said(&["map", "--format", format, text(&odd)]);
+        run.expect(5, &["checks nothing"]);
+        assert!(!run.out.contains("\n1 99999999") && !run.out.contains('\u{202E}'), "{run:#?}");
+    }
+    // What is to be typed reaches the file: a shell that runs it prints the name.
+    let report = said(&["map", "--json", text(&odd)]).json();
+    let remedies = report["volumes"].as_array().expect("a list").iter().flat_map(|volume| volume["reasons"].as_array());
+    let remedy =
+        remedies.flatten().find_map(|reason| reason["remedy"].as_str().filter(|text| text.contains("losetup")));
+    let remedy = remedy.expect("the dirty volume has a remedy");
+    let script = format!(
+        "cd /; losetup() {{ for name; do :; done; printf %s \"$name\"; }}; fsck.fat() {{ printf %s \"$2\"; }}; {remedy}"
+    );
+    assert_eq!(tool_ok("bash", &["-c", &script]), format!("{}p2", text(&odd)), "{remedy}");
 }
 
 #[test]
@@ -146,6 +164,17 @@ fn the_text_says_what_is_there_and_what_to_do() {
         5,
         &["GPT", "ext4 \"hello\"", "clean", "\"FATVOL\"", "refused", "dirty bit", "fsck.fat", "kept", "free in all:"],
     );
+}
+
+/// The root of an empty volume is no file.
+#[test]
+fn an_empty_volume_has_a_root_and_no_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("empty.img");
+    tool_ok("mkfs.fat", &["-C", "-F", "32", "-s", "1", text(&image), "40000"]);
+    let run = said(&["map", text(&image)]);
+    run.expect(0, &["1 extent of 1 owner (files, folders, the root), none of it free"]);
+    assert!(!run.out.contains("1 file"), "{run:#?}");
 }
 
 #[test]

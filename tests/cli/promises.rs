@@ -1,6 +1,7 @@
 //! What a script relies on where something goes wrong.
 
 use crate::PROGRAM;
+use crate::common::tool_ok;
 use crate::images::backing::Snapshot;
 use crate::images::{Table, dirty_fat, disk, ext4, fat, plan_of, said, text};
 use std::process::{Command, Stdio};
@@ -14,6 +15,18 @@ fn a_partition_that_is_not_there_is_a_mistake() {
         said(&[args, &["--partition", "9", text(&image)]].concat()).expect(2, &["partition 9"]);
     }
     said(&["map", "--partition", "1", text(&first)]).expect(2, &["partition 1"]);
+    // Not a partition of that target: all of it, or another one, was not meant.
+    let other = disk(folder.path(), "other.img", Table::Mbr, &first, &second);
+    tool_ok("sfdisk", &["--delete", text(&other), "2"]);
+    for (target, number) in [(&first, "1"), (&other, "2")] {
+        let before = Snapshot::take(target);
+        for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {
+            let words = format!("partition {number} on {}", text(target));
+            said(&[args, &["--partition", number, text(&image), text(target)]].concat()).expect(2, &[&words]);
+        }
+        before.assert_untouched();
+    }
+    said(&["trim", "--yes", "--partition", "1", text(&image), text(&other)]).expect(0, &["discarded in all:"]);
 }
 
 #[test]
@@ -117,6 +130,27 @@ fn a_file_that_exists_is_never_overwritten() {
 }
 
 /// Both outputs full: the exit code still says what happened.
+#[test]
+fn a_demo_overwrites_nothing_and_follows_no_link() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let keep = folder.path().join("keep");
+    std::fs::create_dir(&keep).expect("a folder");
+    let (mine, elsewhere) = (keep.join("ext4.img"), folder.path().join("elsewhere"));
+    std::fs::write(&mine, "precious").expect("room");
+    std::fs::write(&elsewhere, "precious").expect("room");
+    std::os::unix::fs::symlink(&elsewhere, keep.join("xfs.img")).expect("a link");
+    std::os::unix::fs::symlink(folder.path().join("nothing"), keep.join("fat16.img")).expect("a link");
+    for name in ["ext4", "xfs", "fat16"] {
+        said(&["demo", "--keep", text(&keep), "--fs", name]).expect(1, &["cannot create", "never overwritten"]);
+    }
+    for path in [&mine, &elsewhere] {
+        assert_eq!(std::fs::read(path).expect("a file"), b"precious");
+    }
+    assert!(!folder.path().join("nothing").exists());
+    said(&["demo", "--keep", text(&keep), "--fs", "fat32"]).expect(0, &["fat32", "ok"]);
+    assert!(keep.join("fat32.img").exists());
+}
+
 #[test]
 fn nobody_to_tell_is_no_panic() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -20,6 +20,7 @@ use crate::transport::claims::ScsiClaims;
 use crate::transport::{Applies, DeviceFacts, ErrorKind, ReadAfterDiscard, Route, TRANSPORTS};
 use crate::verify::claims::{contradictions, why_the_kernel_does_not};
 use anyhow::{Result, anyhow};
+use coldtrim_parsers::text::{printable, quoted};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -143,7 +144,10 @@ pub fn run(spec: &str, anonymous: bool, vendor_id: bool, test: Option<&TestJob>,
 fn askable<'a>(target: &'a Target, spec: &str) -> Result<&'a DiskFacts, UsageError> {
     let nothing = |what, advice: String| Err(UsageError::NothingToAsk(spec.to_owned(), what, advice));
     let Some(disk) = target.disk() else {
-        return nothing("an image file", format!("`coldtrim trim -n {spec}` shows what can be discarded in it"));
+        return nothing(
+            "an image file",
+            format!("`coldtrim trim -n {}` shows what can be discarded in it", quoted(spec)),
+        );
     };
     let below = match (&disk.stands_for, disk.slaves.first()) {
         (_, Some(slave)) => format!("ask the disk below it: `coldtrim probe /dev/{slave}`"),
@@ -172,7 +176,7 @@ fn ask(target: &Target, disk: &DiskFacts) -> Result<Answer> {
     let (known, unread) = past::of(target);
     let routes = TRANSPORTS.iter().filter_map(|route| route_answer(route, &file, &facts, &known)).collect();
     target.must_be_unchanged()?;
-    let node = &disk.node.display().to_string();
+    let node = &quoted(&disk.node.to_string_lossy());
     // What belongs to the device comes first: the rest names mount points and processes of this machine.
     let mut of_device = suitable::findings(disk, target.partition());
     if disk.rotation != Rotation::Rotating && scsi.as_ref().and_then(ScsiClaims::rotates) == Some(true) {
@@ -287,7 +291,7 @@ fn print(out: &mut dyn Write, answer: &Answer, output: &Output) -> std::io::Resu
     let disk = &answer.disk;
     let facts = [Some(human::bytes(disk.size)), device::model(disk), device::attachment(disk)];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
-    writeln!(out, "{}  {}", output.paint.bold(&disk.node.display().to_string()), facts.join(", "))?;
+    writeln!(out, "{}  {}", output.paint.bold(&disk.node.display().to_string()), printable(&facts.join(", ")))?;
     if let Attachment::Usb(usb) = &disk.attachment {
         let speed = usb.speed.as_deref().unwrap_or("unknown");
         writeln!(out, "  bridge firmware {:04x}, link of {speed} Mbit/s", usb.release)?;
@@ -305,10 +309,10 @@ fn print(out: &mut dyn Write, answer: &Answer, output: &Output) -> std::io::Resu
         }
     }
     for line in &answer.contradictions {
-        writeln!(out, "  {} {line}", output.paint.warn("contradiction:"))?;
+        writeln!(out, "  {} {}", output.paint.warn("contradiction:"), printable(line))?;
     }
     for reason in &answer.reasons {
-        writeln!(out, "  {} {}", output.paint.warn("note:"), reason.message)?;
+        writeln!(out, "  {} {}", output.paint.warn("note:"), printable(&reason.message))?;
     }
     for line in &answer.known {
         writeln!(out, "  {} {line}", output.paint.warn("remembered:"))?;
@@ -323,7 +327,8 @@ fn print(out: &mut dyn Write, answer: &Answer, output: &Output) -> std::io::Resu
 
 fn print_claims(out: &mut dyn Write, scsi: &ScsiClaims) -> std::io::Result<()> {
     let inquiry = &scsi.inquiry;
-    writeln!(out, "  INQUIRY: {} {}, revision {}", inquiry.vendor, inquiry.product, inquiry.revision)?;
+    let names = format!("{} {}, revision {}", inquiry.vendor, inquiry.product, inquiry.revision);
+    writeln!(out, "  INQUIRY: {}", printable(&names))?;
     let pages: Vec<String> = scsi.pages.iter().map(|code| format!("{code:02x}h")).collect();
     writeln!(out, "  VPD pages: {}", if pages.is_empty() { "none".to_owned() } else { pages.join(" ") })?;
     if let Some(limits) = &scsi.limits {
@@ -340,7 +345,8 @@ fn print_claims(out: &mut dyn Write, scsi: &ScsiClaims) -> std::io::Result<()> {
     }
     if let Some(drive) = &scsi.ata {
         let knows = if drive.trim { "knows TRIM" } else { "knows no TRIM" };
-        writeln!(out, "  ATA drive: {}, firmware {}, {knows}", drive.model, drive.firmware)?;
+        let names = format!("{}, firmware {}", drive.model, drive.firmware);
+        writeln!(out, "  ATA drive: {}, {knows}", printable(&names))?;
     }
     scsi.unanswered.iter().try_for_each(|question| writeln!(out, "  not answered: {question}"))
 }
@@ -351,13 +357,13 @@ fn print_route(out: &mut dyn Write, route: &RouteAnswer) -> std::io::Result<()> 
         Prospect::OnlyWhenNamed => "only when named",
         Prospect::Impossible => "not here",
     };
-    writeln!(out, "  {:<12} {words}: {}", route.name, route.reason)?;
+    writeln!(out, "  {:<12} {words}: {}", route.name, printable(&route.reason))?;
     if let Some(limits) = &route.limits {
         let most = human::bytes(limits.max_command_bytes);
         let granule = human::bytes(limits.granularity);
         writeln!(out, "               up to {most} in {} ranges, granules of {granule}", limits.max_ranges)?;
     }
-    route.notes.iter().try_for_each(|note| writeln!(out, "               {note}"))
+    route.notes.iter().try_for_each(|note| writeln!(out, "               {}", printable(note)))
 }
 
 fn print_conclusion(out: &mut dyn Write, answer: &Answer) -> std::io::Result<()> {

@@ -58,7 +58,12 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
         let told = shown & show(&survey.report, output, text::print_outcomes) & finish(&survey.report, output);
         Ok(ending.unless_untold(told))
     } else {
-        endings.extend(prepared.iter().flat_map(|device| &device.parts).map(|_| Ending::Done));
+        if job.dry_run && note_unwritable(&mut survey) {
+            // The run ends there, whatever else it could do.
+            endings = vec![Ending::Failed];
+        } else {
+            endings.extend(prepared.iter().flat_map(|device| &device.parts).map(|_| Ending::Done));
+        }
         let ending = conclude(&mut survey.report, endings);
         let told = show(&survey.report, output, text::print) & finish(&survey.report, output);
         Ok(ending.unless_untold(told))
@@ -85,6 +90,14 @@ fn conclude(report: &mut Report, mut endings: Vec<Ending>) -> Ending {
     report.sum_up();
     report.exit_code = ending.code();
     ending
+}
+
+/// Tells of targets that a run could not open for writing; true when there is one.
+fn note_unwritable(survey: &mut Survey) -> bool {
+    let errors = survey.targets.iter().filter_map(|target| target.must_be_writable().err());
+    let errors: Vec<String> = errors.map(|error| format!("{:#}", anyhow::Error::from(error))).collect();
+    survey.report.errors.extend_from_slice(&errors);
+    !errors.is_empty()
 }
 
 /// True when there is something to discard.

@@ -31,6 +31,30 @@ pub const ROUTE: Route = Route {
     own_path: |_, _| Ok(None),
 };
 
+/// Filesystems of Linux without PUNCH_HOLE, by their numbers in `linux/magic.h` and their own sources. Others that cannot
+/// do it say so when they are asked.
+const WITHOUT_HOLES: &[(u32, &str)] = &[
+    (0x4D44, "FAT"),
+    (0x2011_BAB0, "exFAT"),
+    (0x4244, "HFS"),
+    (0x482B, "HFS+"),
+    (0x9660, "ISO 9660"),
+    (0x1501_3346, "UDF"),
+    (0x3153_464A, "JFS"),
+    (0x5265_4973, "ReiserFS"),
+    (0x3434, "NILFS2"),
+    (0x7371_7368, "SquashFS"),
+    (0xE0F5_E1E2, "EROFS"),
+    (0x8584_58F6, "ramfs"),
+];
+
+fn holds_no_holes(file: &File) -> Option<&'static str> {
+    let kind = nix::sys::statfs::fstatfs(file).ok()?.filesystem_type().0;
+    // The number has 32 bits, whatever the width and sign of the field.
+    let number = kind.to_le_bytes()[..4].try_into().map_or(0, u32::from_le_bytes);
+    WITHOUT_HOLES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
 /// An image file.
 pub struct Punch {
     file: File,
@@ -43,6 +67,10 @@ impl Punch {
     pub fn open(file: &File, facts: &DeviceFacts) -> Result<Self, TransportError> {
         let clone = file.try_clone();
         let file = clone.map_err(|cause| TransportError::os(NAME, "cannot duplicate the descriptor", cause))?;
+        if let Some(name) = holds_no_holes(&file) {
+            let what = format!("the filesystem on which the image lies ({name}) cannot make holes in files");
+            return Err(TransportError::new(ErrorKind::Rejected, NAME, what));
+        }
         let size = length(&file)?;
         if size != facts.size {
             let what = format!("the image had {} bytes when it was opened and has {size} now", facts.size);

@@ -1,8 +1,9 @@
 //! The log on a device of its own. It has no superblock: its first block is a record that names the volume, until the
 //! log has been written round once.
 
-use super::finding;
+use super::end_of;
 use super::log::{self, State};
+use super::lsn::Lsn;
 use super::superblock::SuperBlock;
 use crate::error::ParseError;
 use crate::free_map::{FreeMap, Grid};
@@ -11,23 +12,23 @@ use crate::source::{Source, Window};
 use crate::units::{BlockSize, ByteRange};
 use crate::volume::{Finding, Volume};
 
-/// Looks for the volume's log among the companions.
-pub fn findings(superblock: &SuperBlock, companions: &[&dyn Source]) -> Result<Vec<Finding>, ParseError> {
+/// Looks for the volume's log among the companions: where it ends, or what speaks against it.
+pub fn log_end(superblock: &SuperBlock, companions: &[&dyn Source]) -> Result<Lsn, Finding> {
     let mut states = Vec::new();
     for companion in companions {
         states.extend(state_of(superblock, *companion));
     }
-    Ok(match states.as_slice() {
-        [] => vec![Finding::refusal(
+    match states.as_slice() {
+        [] => Err(Finding::refusal(
             "the log of this volume is on another device, whose state was not seen",
             "name both: DEVICE and the device that mount is given as logdev=",
-        )],
-        [state] => finding(state, 0, "the log on the other device").into_iter().collect(),
-        several => vec![Finding::refusal(
+        )),
+        [state] => end_of(state, 0, "the log on the other device"),
+        several => Err(Finding::refusal(
             format!("{} devices look like this volume's log", several.len()),
             "name the right one only",
-        )],
-    })
+        )),
+    }
 }
 
 /// The state of a companion that is this volume's log. What cannot be read is no log.
@@ -36,7 +37,7 @@ fn state_of(superblock: &SuperBlock, companion: &dyn Source) -> Option<State> {
     let window = Window::new(companion, ByteRange::with_len(0, len)?)?;
     let state = log::state(&window, &superblock.uuid, superblock.features.is_v5).ok()?;
     let is_ours = match &state {
-        State::Clean => true,
+        State::Clean { .. } => true,
         // Only a record that names the volume makes an unclean log this one's.
         State::Unclean { .. } => log::owner(companion).ok()? == Some(superblock.uuid),
         State::Foreign => false,

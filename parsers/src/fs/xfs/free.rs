@@ -7,6 +7,7 @@
 
 use super::XfsError;
 use super::group::{self, Group};
+use super::lsn::Lsn;
 use super::superblock::{LogPlace, SuperBlock};
 use super::tree::{self, Content, Extent, Order};
 use crate::error::{Mismatch, ParseError};
@@ -21,15 +22,16 @@ pub struct Found {
     pub counted: Option<u64>,
 }
 
-/// Reads every group.
-pub fn map(source: &dyn Source, superblock: &SuperBlock) -> Result<Found, ParseError> {
+/// Reads every group of a volume whose log ends at `log_end`.
+pub fn map(source: &dyn Source, superblock: &SuperBlock, log_end: Lsn) -> Result<Found, ParseError> {
+    log_end.check(0, || "the superblock".to_owned(), superblock.written)?;
     let mut builder = FreeMapBuilder::new(superblock.grid()?);
     if let LogPlace::Block(first) = superblock.log {
         builder.must_be_used(first, superblock.log_blocks, "the log")?;
     }
     let (mut declared, mut counted) = (0_u64, Some(0_u64));
     for number in 0..superblock.groups {
-        let group = group::read(source, superblock, number)?;
+        let group = group::read(source, superblock, number, log_end)?;
         one_group(source, superblock, &group, &mut builder)?;
         declared = add(declared, group.free_blocks, "the number of free blocks")?;
         counted = group.tree_blocks.and(counted).map(|sum| {

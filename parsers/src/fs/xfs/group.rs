@@ -4,6 +4,7 @@
 use super::XfsError;
 use super::checksum;
 use super::features::ro_compat;
+use super::lsn::Lsn;
 use super::ondisk::{AGF_MAGIC, AGFL_MAGIC, AGI_MAGIC, NULL_BLOCK, RawAgf, RawAgflHead, RawAgi, checksum_at};
 use super::superblock::SuperBlock;
 use super::tree::Tree;
@@ -23,6 +24,8 @@ pub struct Group {
     pub start: u64,
     /// Blocks of the group.
     pub blocks: u64,
+    /// Nothing in the group can be newer.
+    pub log_end: Lsn,
     pub by_block: Tree,
     pub by_size: Tree,
     /// Root of the tree of inodes.
@@ -40,7 +43,7 @@ pub struct Group {
 }
 
 /// Reads and checks the headers of one group.
-pub fn read(source: &dyn Source, superblock: &SuperBlock, number: u64) -> Result<Group, ParseError> {
+pub fn read(source: &dyn Source, superblock: &SuperBlock, number: u64, log_end: Lsn) -> Result<Group, ParseError> {
     let start = superblock.group_start(number)?;
     let at = superblock.block.to_bytes(start)?;
     let bytes = read_vec(source, at, mul(superblock.sector, 4, "the headers of a group")?)?;
@@ -49,7 +52,7 @@ pub fn read(source: &dyn Source, superblock: &SuperBlock, number: u64) -> Result
     let mut next = |index: u64| -> Result<Header<'_>, ParseError> {
         let bytes = sectors.next().ok_or_else(|| ParseError::corrupt(at, "the headers of a group were cut short"))?;
         let offset = mul(superblock.sector, index, "a header of a group")?;
-        Ok(Header { superblock, number, at: add(at, offset, "a header of a group")?, bytes })
+        Ok(Header { superblock, log_end, number, at: add(at, offset, "a header of a group")?, bytes })
     };
     let (_copy, agf, agi, agfl) = (next(0)?, next(1)?, next(2)?, next(3)?);
     let blocks = superblock.blocks_of(number)?;
@@ -63,6 +66,7 @@ pub fn read(source: &dyn Source, superblock: &SuperBlock, number: u64) -> Result
 /// One header sector.
 struct Header<'a> {
     superblock: &'a SuperBlock,
+    log_end: Lsn,
     number: u64,
     at: u64,
     bytes: &'a [u8],
@@ -88,22 +92,23 @@ impl Header<'_> {
         Err(ParseError::corrupt(self.at, Mismatch::new(format!("group {}: {what}", self.number), expected, found)))
     }
 
-    /// Checksum and identity, where the version has them.
-    fn check_v5(&self, name: &str, checksum_at: usize, uuid: &[u8; 16]) -> Result<(), ParseError> {
+    /// Checksum, identity and age, where the version has them.
+    fn check_v5(&self, name: &str, checksum_at: usize, uuid: &[u8; 16], written: u64) -> Result<(), ParseError> {
         if !self.superblock.features.is_v5 {
             return Ok(());
         }
-        checksum::check(self.at, &format!("the {name} of group {}", self.number), self.bytes, checksum_at)?;
-        if *uuid == self.superblock.meta_uuid {
-            return Ok(());
+        let what = || format!("the {name} of group {}", self.number);
+        checksum::check(self.at, &what(), self.bytes, checksum_at)?;
+        if *uuid != self.superblock.meta_uuid {
+            return Err(ParseError::corrupt(self.at, XfsError::Foreign { what: what() }));
         }
-        Err(ParseError::corrupt(self.at, XfsError::Foreign { what: format!("the {name} of group {}", self.number) }))
+        self.log_end.check(self.at, what, written)
     }
 
     fn free_space(&self, blocks: u64) -> Result<RawAgf, ParseError> {
         let raw: RawAgf = self.prefix()?;
         self.check("magic of the AGF", AGF_MAGIC.into(), raw.agf_magicnum.get().into())?;
-        self.check_v5("AGF", checksum_at::AGF, &raw.agf_uuid)?;
+        self.check_v5("AGF", checksum_at::AGF, &raw.agf_uuid, raw.agf_lsn.get())?;
         self.check("version of the AGF", 1, raw.agf_versionnum.get().into())?;
         self.check("number in the AGF", self.number, raw.agf_seqno.get().into())?;
         self.check("length in the AGF", blocks, raw.agf_length.get().into())?;
@@ -120,6 +125,7 @@ impl Header<'_> {
             number: self.number,
             start,
             blocks,
+            log_end: self.log_end,
             by_block,
             by_size,
             inode_root: 0,
@@ -158,10 +164,7 @@ impl Header<'_> {
     fn inodes(&self, blocks: u64) -> Result<u64, ParseError> {
         let raw: RawAgi = self.prefix()?;
         self.check("magic of the AGI", AGI_MAGIC.into(), raw.agi_magicnum.get().into())?;
-        if self.superblock.features.is_v5 {
-            let what = format!("the AGI of group {}", self.number);
-            checksum::check(self.at, &what, self.bytes, checksum_at::AGI)?;
-        }
+        self.check_v5("AGI", checksum_at::AGI, &raw.agi_uuid, raw.agi_lsn.get())?;
         self.check("number in the AGI", self.number, raw.agi_seqno.get().into())?;
         self.check("length in the AGI", blocks, raw.agi_length.get().into())?;
         let root = raw.agi_root.get().into();
@@ -176,7 +179,7 @@ impl Header<'_> {
             let raw: RawAgflHead = self.prefix()?;
             head = size_of::<RawAgflHead>();
             self.check("magic of the AGFL", AGFL_MAGIC.into(), raw.agfl_magicnum.get().into())?;
-            self.check_v5("AGFL", checksum_at::AGFL, &raw.agfl_uuid)?;
+            self.check_v5("AGFL", checksum_at::AGFL, &raw.agfl_uuid, raw.agfl_lsn.get())?;
             self.check("number in the AGFL", self.number, raw.agfl_seqno.get().into())?;
         }
         let (slots, _) = self.bytes.get(head..).unwrap_or_default().as_chunks::<4>();

@@ -16,6 +16,7 @@
 //! `xlog_check_unmount_rec`), `fs/xfs/xfs_log.c` (`xlog_cksum`).
 
 use super::checksum;
+use super::lsn::Lsn;
 use super::ondisk::{BASIC_BLOCK, LOG_MAGIC, RawLogRecord, checksum_at};
 use crate::error::{Mismatch, ParseError};
 use crate::source::{Source, Window, read_vec};
@@ -36,12 +37,10 @@ const VERSION_2: u32 = 2;
 /// What a log says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    Clean,
+    /// That of an unmounted volume, which the next mount goes on writing at `end`.
+    Clean { end: Lsn },
     /// Why it is not clean, with a byte position inside the log.
-    Unclean {
-        at: u64,
-        reason: String,
-    },
+    Unclean { at: u64, reason: String },
     /// The log of another volume.
     Foreign,
 }
@@ -103,6 +102,13 @@ struct Head {
     block: u64,
     /// The cycle of what lies before it.
     cycle: u32,
+}
+
+impl Head {
+    /// The place that is written next: at block 0 a new cycle begins.
+    fn place(self) -> Lsn {
+        Lsn::new(self.cycle.saturating_add(u32::from(self.block == 0)), self.block)
+    }
 }
 
 struct Log<'a, 'w> {
@@ -220,7 +226,7 @@ impl Log<'_, '_> {
                 return Ok(unclean(self.byte(index), "records lie behind its head"));
             }
         }
-        Ok(State::Clean)
+        Ok(State::Clean { end: head.place() })
     }
 }
 

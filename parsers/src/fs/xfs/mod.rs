@@ -21,6 +21,7 @@ mod features;
 mod free;
 mod group;
 mod log;
+mod lsn;
 mod ondisk;
 mod superblock;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use crate::units::ByteRange;
 use crate::volume::{Finding, Volume};
 use crate::witness::Witness;
 use features::incompat;
+use lsn::Lsn;
 use superblock::{LogPlace, SuperBlock};
 
 /// What can be wrong with, or unknown about, a volume of this format.
@@ -52,6 +54,11 @@ pub enum XfsError {
     Groups(u64),
     #[error("{what} belongs to another volume")]
     Foreign { what: String },
+    #[error(
+        "{what} was written at place {written} of the log, but the log ends at {head}: it is older than the volume, and the \
+         right one may hold what is not in the trees yet"
+    )]
+    Newer { what: String, written: String, head: String },
     #[error("group {group}: the two trees of free extents differ")]
     Trees { group: u64 },
     #[error("group {group}: a block has two uses among headers, trees and free list")]
@@ -86,14 +93,13 @@ impl Format for Xfs {
         let size = superblock.block.to_bytes(superblock.blocks)?;
         // A volume that is larger than its device is refused by the caller.
         let is_readable = size <= source.len();
+        let mut free = FreeMap::nothing(superblock.grid()?);
         if is_readable && findings.is_empty() {
-            findings.extend(log_findings(source, &superblock, companions)?);
+            match log_end(source, &superblock, companions)? {
+                Ok(log_end) => free = read_free(source, &superblock, log_end, &mut findings)?,
+                Err(refusal) => findings.push(refusal),
+            }
         }
-        let free = if is_readable && findings.is_empty() {
-            read_free(source, &superblock, &mut findings)?
-        } else {
-            FreeMap::nothing(superblock.grid()?)
-        };
         if superblock.has_realtime {
             findings.push(Finding::warning(
                 "files of this volume lie on a realtime device as well; that device is not looked at",
@@ -137,40 +143,46 @@ fn findings(superblock: &SuperBlock) -> Vec<Finding> {
         .collect()
 }
 
-fn log_findings(
+/// Where the log of an unmounted volume ends, or what speaks against it.
+fn log_end(
     source: &dyn Source,
     superblock: &SuperBlock,
     companions: &[&dyn Source],
-) -> Result<Vec<Finding>, ParseError> {
+) -> Result<Result<Lsn, Finding>, ParseError> {
     let LogPlace::Block(first) = superblock.log else {
-        return external::findings(superblock, companions);
+        return Ok(external::log_end(superblock, companions));
     };
     let (start, len) = (superblock.block.to_bytes(first)?, superblock.block.to_bytes(superblock.log_blocks)?);
     let window = ByteRange::with_len(start, len).and_then(|range| Window::new(source, range));
     let window = window.ok_or_else(|| ParseError::corrupt(start, "the log passes the end of the volume"))?;
     let state =
         log::state(&window, &superblock.uuid, superblock.features.is_v5).map_err(|error| error.located(start))?;
-    Ok(finding(&state, start, "the log").into_iter().collect())
+    Ok(end_of(&state, start, "the log"))
 }
 
-/// What a log that begins at byte `start` says against the map.
-fn finding(state: &log::State, start: u64, which: &str) -> Option<Finding> {
+/// The end of a log that begins at byte `start`, or what it says against the map.
+fn end_of(state: &log::State, start: u64, which: &str) -> Result<Lsn, Finding> {
     match state {
-        log::State::Clean => None,
+        log::State::Clean { end } => Ok(*end),
         log::State::Unclean { at, reason } => {
             let at = start.saturating_add(*at);
             let message = format!("{which} is not that of an unmounted volume: {reason} (at byte {at})");
-            Some(Finding::refusal(message, REPLAY))
+            Err(Finding::refusal(message, REPLAY))
         }
         log::State::Foreign => {
-            Some(Finding::refusal(format!("{which} (at byte {start}) belongs to another volume"), CHECKER))
+            Err(Finding::refusal(format!("{which} (at byte {start}) belongs to another volume"), CHECKER))
         }
     }
 }
 
 /// The trees, and a remark when the superblock's sum lags behind them.
-fn read_free(source: &dyn Source, superblock: &SuperBlock, findings: &mut Vec<Finding>) -> Result<FreeMap, ParseError> {
-    let found = free::map(source, superblock)?;
+fn read_free(
+    source: &dyn Source,
+    superblock: &SuperBlock,
+    log_end: Lsn,
+    findings: &mut Vec<Finding>,
+) -> Result<FreeMap, ParseError> {
+    let found = free::map(source, superblock, log_end)?;
     if let Some(counted) = found.counted.filter(|counted| *counted != superblock.free_blocks) {
         findings.push(Finding::warning(format!(
             "the superblock says {} free blocks, all groups together say {counted}",

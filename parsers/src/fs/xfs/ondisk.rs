@@ -150,7 +150,7 @@ pub struct RawAgf {
 }
 const _: () = assert!(size_of::<RawAgf>() == 0xE0);
 
-/// The start of the inode header of an allocation group: its third sector.
+/// The inode header of an allocation group: its third sector.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug, Clone)]
 #[repr(C)]
 pub struct RawAgi {
@@ -162,8 +162,16 @@ pub struct RawAgi {
     /// Root of the tree of inodes.
     pub agi_root: U32<BE>,
     pub agi_level: U32<BE>,
+    pub agi_freecount: U32<BE>,
+    pub agi_newino: U32<BE>,
+    pub agi_dirino: U32<BE>,
+    pub agi_unlinked: [U32<BE>; 64],
+    pub agi_uuid: [u8; 16],
+    pub agi_crc: U32<LE>,
+    pub agi_pad32: U32<BE>,
+    pub agi_lsn: U64<BE>,
 }
-const _: () = assert!(size_of::<RawAgi>() == 0x1C);
+const _: () = assert!(size_of::<RawAgi>() == 0x148);
 
 /// The head of a free list of version 5: the fourth sector. Version 4 has none. Block numbers of four bytes follow.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug, Clone)]

@@ -33,6 +33,8 @@ pub struct SuperBlock {
     /// The identity that every metadata block of version 5 repeats.
     pub meta_uuid: [u8; 16],
     pub uuid: [u8; 16],
+    /// Place in the log of the change that wrote the superblock last; only version 5 knows it.
+    pub written: u64,
     pub label: Option<String>,
     /// In blocks; may lag behind.
     pub free_blocks: u64,
@@ -73,6 +75,7 @@ impl SuperBlock {
             log_blocks: raw.sb_logblocks.get().into(),
             meta_uuid: if features.has_incompat(incompat::META_UUID) { raw.sb_meta_uuid } else { raw.sb_uuid },
             uuid: raw.sb_uuid,
+            written: if features.is_v5 { raw.sb_lsn.get() } else { 0 },
             label: label(&raw.sb_fname),
             free_blocks: raw.sb_fdblocks.get(),
             has_realtime: raw.sb_rblocks.get() != 0,

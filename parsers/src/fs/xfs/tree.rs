@@ -233,7 +233,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Checksum, identity, place and owner; gives what lies behind the longer head.
+    /// Checksum, identity, age, place and owner; gives what lies behind the longer head.
     fn check_v5<'b>(&self, block: u64, bytes: &[u8], rest: &'b [u8]) -> Result<&'b [u8], ParseError> {
         let at = self.position(block)?;
         checksum::check(at, &self.describe(block), bytes, checksum_at::SHORT_BTREE)?;
@@ -242,6 +242,7 @@ impl Reader<'_> {
         if raw.bb_uuid != self.superblock.meta_uuid {
             return Err(ParseError::corrupt(at, XfsError::Foreign { what: self.describe(block) }));
         }
+        self.group.log_end.check(at, || self.describe(block), raw.bb_lsn.get())?;
         self.check(block, "own place", at.checked_div(BASIC_BLOCK).unwrap_or(0), raw.bb_blkno.get())?;
         self.check(block, "owner", self.group.number, raw.bb_owner.get().into())?;
         Ok(body)
