@@ -110,7 +110,7 @@ pub enum Command {
 }
 
 /// Every verb as typed, for words that make no command.
-pub const VERBS: &[&str] = &["list", "map", "trim", "probe", "demo", "completions"];
+pub const VERBS: &[&str] = &["list", "map", "trim", "probe", "verify", "demo", "completions"];
 
 impl Command {
     /// The verb as typed.
