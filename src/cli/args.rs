@@ -87,9 +87,9 @@ pub enum Command {
     /// Reads the map, rounds it inwards to what the device can discard, shows the plan, asks, and sends it. The whole
     /// disk is claimed for the run. Deleted files can then no longer be recovered.
     Trim(TrimArgs),
-    /// Ask DEVICE, its bridge and its drive what they claim about discarding, and say what follows; changes nothing
+    /// Ask DEVICE, its bridge and its drive what they claim about discarding, and say what follows
     ///
-    /// Sends commands that only ask (INQUIRY, READ CAPACITY, IDENTIFY). Claims prove nothing: `trim` tries a route in
+    /// Changes nothing unless `--test` is given. Sends commands that only ask (INQUIRY, READ CAPACITY, IDENTIFY). Claims prove nothing: `trim` tries a route in
     /// free space before it uses it.
     Probe(ProbeArgs),
     /// Measure what TRIM does to the speed of TARGET, and say how sure that is
