@@ -144,7 +144,7 @@ pub fn of_disk(roots: &Roots, disk: &DiskFacts) -> Vec<User> {
     sorted(users)
 }
 
-/// Who uses any of these disks or anything on them; not who uses what loop devices [stand on](below).
+/// Who uses any of these disks or anything on them; not who uses what loop devices stand on.
 pub fn of_disks(roots: &Roots, disks: &[DiskFacts]) -> Vec<User> {
     let mut nodes = BTreeMap::new();
     let mut users = Vec::new();
