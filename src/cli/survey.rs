@@ -458,15 +458,24 @@ pub fn complain(report: &Report) {
         let target = report.targets.get(volume.target);
         let name = report.name_of(volume);
         let reasons = volume.reasons.iter().chain(target.iter().flat_map(|target| &target.reasons));
-        for reason in reasons.filter(|reason| reason.forbids()) {
-            let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));
-            say!("coldtrim: {name}{place}: refused: {}", reason.message);
-            if !reason.remedy.is_empty() {
-                say!("  next: {}", reason.remedy);
-            }
-        }
+        let place = volume.partition.map_or(String::new(), |number| format!(" partition {number}"));
+        reasons.for_each(|reason| complain_of(&format!("{name}{place}"), reason));
+    }
+    // A gap, or a device below a mapping, has no volume that could say it.
+    let refused = |index: usize| report.volumes.iter().any(|v| v.target == index && v.state == State::Refused);
+    for (_, target) in report.targets.iter().enumerate().filter(|(index, _)| !refused(*index)) {
+        target.reasons.iter().for_each(|reason| complain_of(&target.name, reason));
     }
     report.errors.iter().for_each(|error| say!("coldtrim: {error}"));
+}
+
+fn complain_of(name: &str, reason: &Reason) {
+    if reason.forbids() {
+        say!("coldtrim: {name}: refused: {}", reason.message);
+        if !reason.remedy.is_empty() {
+            say!("  next: {}", reason.remedy);
+        }
+    }
 }
 
 /// Prints what the user should know that no report has room for.
