@@ -117,6 +117,8 @@ impl Drive<'_> {
     pub fn fill(&self) {
         backing::fill(&self.backing, self.spec.size);
         let _ = self.lab.ask("flush", &self.node);
+        // Partitions of an earlier test, too. A drive without any has nothing to forget.
+        let _ = self.lab.run(&format!("blockdev --rereadpt {}", self.node));
     }
 
     /// Gives the drive the contents of an image of its size, from behind its back.
