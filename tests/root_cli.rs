@@ -105,7 +105,13 @@ fn root_a_mounted_volume_is_refused_with_the_command_that_unmounts_it() {
     let mounted = Mounted::new(&device.0, folder.path());
     refused(&device.0, &["mounted at", &format!("umount {}", mounted.at()), "udisksctl unmount -b"]);
     refused(mounted.at(), &["is mounted", "fstrim -v", "umount", &device.0]);
-    refused(text(&image), &[&format!("behind the loop device {}", device.0), "losetup -d"]);
+    refused(text(&image), &[&format!("behind the loop device {}", device.0), "losetup -d", "umount", mounted.at()]);
+    // A repair would destroy what is mounted.
+    for target in [device.0.as_str(), text(&image)] {
+        let run = said(&["map", target]);
+        run.expect(3, &["see to what forbids"]);
+        assert!(!format!("{}{}", run.out, run.err).contains("e2fsck"), "{}", run.out);
+    }
 }
 
 #[test]
@@ -578,38 +584,55 @@ fn root_an_image_that_is_used_below_an_overlay_is_refused() {
 #[test]
 #[ignore = "needs root; tests/run includes it"]
 fn root_the_image_of_another_user_is_refused_where_nobody_can_tell_who_uses_it() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let image = ext4(folder.path(), "a.img");
-    let program = folder.path().join("coldtrim");
-    std::fs::copy(env!("CARGO_BIN_EXE_coldtrim"), &program).expect("a copy that everybody may run");
-    for path in [folder.path(), &image, &program] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("rights");
-    }
+    let program = program_for_all(folder.path());
+    everybody_may(&image);
     let before = Snapshot::take(&image);
-    let user = ["--reuid", "65534", "--clear-groups", text(&program)];
-    let run = images::Said::from(tool("setpriv", &[&user, &["trim", "--yes", text(&image)][..]].concat()));
-    run.expect(3, &["nobody can tell", "as root"]);
+    nobody(&program, &["trim", "--yes", text(&image)]).expect(3, &["nobody can tell", "as root"]);
     before.assert_untouched();
+}
+
+fn everybody_may(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("rights");
+}
+
+/// A copy of the program, in a folder that everybody may use.
+fn program_for_all(folder: &Path) -> PathBuf {
+    let program = folder.join("coldtrim");
+    std::fs::copy(env!("CARGO_BIN_EXE_coldtrim"), &program).expect("a copy that everybody may run");
+    everybody_may(folder);
+    everybody_may(&program);
+    program
+}
+
+/// What the program says to a user who is not root.
+fn nobody(program: &Path, args: &[&str]) -> images::Said {
+    let user = ["--reuid", "65534", "--clear-groups", text(program)];
+    images::Said::from(tool("setpriv", &[&user, args].concat()))
+}
+
+#[test]
+#[ignore = "needs root; tests/run includes it"]
+fn root_the_list_tells_who_is_not_root_what_is_missing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let device = Loop::new(&ext4(folder.path(), "a.img"));
+    let program = program_for_all(folder.path());
+    nobody(&program, &["list", &device.0]).expect(0, &[&device.0, "root only", "sudo coldtrim list"]);
+    let list = said(&["list", &device.0]);
+    assert!(!list.out.contains("root only"), "{list:#?}");
 }
 
 /// Who is not root does not see the open files of others; the kernel still tells that there are some.
 #[test]
 #[ignore = "needs root; tests/run includes it"]
 fn root_an_image_that_another_user_has_open_is_refused_without_root() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let image = ext4(folder.path(), "a.img");
-    let program = folder.path().join("coldtrim");
-    std::fs::copy(env!("CARGO_BIN_EXE_coldtrim"), &program).expect("a copy that everybody may run");
-    for path in [folder.path(), &image, &program] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("rights");
-        std::os::unix::fs::chown(path, Some(65534), None).expect("another owner");
-    }
-    let nobody = |args: &[&str]| {
-        let user = ["--reuid", "65534", "--clear-groups", text(&program)];
-        images::Said::from(tool("setpriv", &[&user, args, &[text(&image)]].concat()))
-    };
+    let program = program_for_all(folder.path());
+    std::os::unix::fs::chown(&image, Some(65534), None).expect("another owner");
+    let nobody = |args: &[&str]| nobody(&program, &[args, &[text(&image)]].concat());
     let before = Snapshot::take(&image);
     let writer = std::fs::OpenOptions::new().write(true).open(&image).expect("root may");
     for args in [&["map"][..], &["trim", "-n"], &["trim", "--yes"]] {

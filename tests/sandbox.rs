@@ -121,6 +121,7 @@ fn table(gap: ByteRange) -> FoundTable {
         sector_size: 512,
         parts: Vec::new(),
         gaps: vec![gap],
+        no_gaps: None,
         warnings: Vec::new(),
     }
 }

@@ -206,7 +206,7 @@ pub enum MapFormatArg {
 pub struct TrimArgs {
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Show exactly what would be sent, and send nothing
+    /// Show what would be discarded and how, and send nothing (every range: --save-plan FILE)
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// How to tell the device

@@ -40,7 +40,15 @@ pub fn run(only: &[PathBuf], output: &Output) -> Result<Ending> {
         writeln!(out, "The kernel knows no disk here.")?;
     }
     disks.iter().try_for_each(|disk| print(&mut out, disk, output))?;
+    let unread = |disk: &ListedDisk| std::fs::File::open(&disk.disk.node).is_err_and(is_denied);
+    if !output.quiet && disks.iter().any(unread) {
+        writeln!(out, "What is on disks can be seen by root only: sudo coldtrim list")?;
+    }
     Ok(ending)
+}
+
+fn is_denied(error: std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::PermissionDenied
 }
 
 /// What the name leads to, however it is written: a link, a relative path, a node of somebody's own.

@@ -34,7 +34,9 @@ mod verify;
 use crate::report::Report;
 use anyhow::Context;
 use args::Cli;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
+use coldtrim_parsers::text::quoted;
 use job::{Job, Output};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -131,6 +133,9 @@ fn misunderstood(error: &clap::Error) -> Ending {
     if !error.use_stderr() {
         return Ending::Done;
     }
+    if let Some(path) = stray_target(error) {
+        say!("{path} is there, but it is no command. What is free on it: coldtrim map {path}");
+    }
     let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
     if words.iter().any(|word| word == "--json") {
         let verb = words.iter().find_map(|word| args::VERBS.iter().find(|verb| word == **verb));
@@ -139,6 +144,15 @@ fn misunderstood(error: &clap::Error) -> Ending {
         print_failure(verb.unwrap_or(&"coldtrim"), text, Ending::Usage);
     }
     Ending::Usage
+}
+
+/// A word in place of a verb that names something to look at.
+fn stray_target(error: &clap::Error) -> Option<String> {
+    let word = match error.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(word) if error.kind() == ErrorKind::InvalidSubcommand => word,
+        _ => return None,
+    };
+    std::path::Path::new(word).exists().then(|| quoted(word))
 }
 
 /// The object for programs about a run that never came to its report.

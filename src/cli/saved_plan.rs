@@ -84,9 +84,8 @@ impl SavedPlan {
     }
 }
 
-/// Writes the plan to `path`, if there is one.
-pub fn save(path: Option<&Path>, survey: &Survey, prepared: &[Prepared]) -> Result<()> {
-    let Some(path) = path else { return Ok(()) };
+/// Writes the plan to `path`.
+pub fn save(path: &Path, survey: &Survey, prepared: &[Prepared]) -> Result<()> {
     let text = serde_json::to_string_pretty(&SavedPlan::new(survey, prepared))?;
     let written = super::new_file(path)?.write_all(text.as_bytes());
     written.with_context(|| format!("cannot write the plan to {}", path.display()))

@@ -30,6 +30,8 @@ pub struct Survey {
     pub report: Report,
     /// The gaps between partitions, per target, in bytes of the target.
     pub gaps: Vec<Vec<ByteRange>>,
+    /// Why there are none, per target, where the table shows some.
+    pub no_gaps: Vec<Option<String>>,
     /// Where the bytes of each array lie.
     pub mappings: Vec<Mapping>,
     /// Things to say once that belong to no volume.
@@ -54,8 +56,9 @@ impl Survey {
             return Err(UsageError::Twice(scope.targets[one].clone(), scope.targets[other].clone()).into());
         }
         let (pasts, unread): (Vec<Past>, Vec<Vec<String>>) = targets.iter().map(past::of).unzip();
-        let (report, gaps, mappings, notes) = (Report::new(command), Vec::new(), Vec::new(), Vec::new());
-        let mut survey = Self { targets, report, gaps, mappings, notes, below, pasts };
+        let (report, gaps, no_gaps) = (Report::new(command), Vec::new(), Vec::new());
+        let (mappings, notes) = (Vec::new(), Vec::new());
+        let mut survey = Self { targets, report, gaps, no_gaps, mappings, notes, below, pasts };
         survey.read(scope, stop)?;
         survey.notes.extend(unread.into_iter().flatten());
         survey.has_partitions(scope)?;
@@ -137,6 +140,7 @@ impl Survey {
         report.sum_up();
         self.mappings = arrays.mappings();
         self.gaps = gaps;
+        self.no_gaps = (0..self.targets.len()).map(|target| stack.table(target)?.no_gaps.clone()).collect();
         self.report = report;
         self.notes = reading.shortfalls;
         Ok(())
@@ -414,13 +418,16 @@ fn witness_word(testimony: &[Testimony]) -> &'static str {
     }
 }
 
-/// What forbids a device forbids every volume on it.
+/// What forbids a device forbids every volume on it. What would help the volume has to wait: a repair of a filesystem
+/// that is mounted destroys it.
 fn refuse_unusable_targets(report: &mut Report) {
-    let forbidden = |target: &usize| report.targets.get(*target).is_some_and(TargetReport::is_forbidden);
+    let forbidden = |target: &usize| report.targets.get(*target).filter(|target| target.is_forbidden());
     for volume in &mut report.volumes {
         let pieces = volume.grounds.iter().flat_map(|ground| &ground.pieces).map(|piece| piece.target);
-        if pieces.chain([volume.target]).any(|target| forbidden(&target)) {
-            volume.state = State::Refused;
+        let Some(target) = pieces.chain([volume.target]).find_map(|target| forbidden(&target)) else { continue };
+        volume.state = State::Refused;
+        for reason in volume.reasons.iter_mut().filter(|reason| reason.forbids()) {
+            reason.remedy = format!("see to what forbids {} first, then look again", target.name);
         }
     }
 }

@@ -220,7 +220,9 @@ fn plan_lines(report: &Report, volume: &VolumeReport, plan: &PlanReport) -> Vec<
 
 fn plan_line(plan: &PlanReport) -> String {
     let (extents, commands) = (human::count(plan.extents, "extent"), human::count(plan.commands, "command"));
-    format!("plan: {} in {extents}, {commands}", human::exact(plan.bytes))
+    // The first commands are small ones.
+    let at_least = if plan.commands > 0 { "at least " } else { "" };
+    format!("plan: {} in {extents}, {at_least}{commands}", human::exact(plan.bytes))
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ pub enum TargetError {
         number: u32,
     },
     /// No medium.
-    #[error("{} has no size; is there a medium in it?", .0.display())]
+    #[error("{} is of no size: an empty file, or a device without a medium", .0.display())]
     Empty(PathBuf),
     /// Nobody can tell whether it is in use.
     #[error(

@@ -9,7 +9,7 @@ mod scan;
 pub(super) use scan::unescaped;
 pub(super) use scan::{Mount, leased, lock_owner, unseen};
 
-use super::facts::{DiskFacts, Kind, PartitionFacts, lookup, partitions};
+use super::facts::{DiskFacts, Kind, PartitionFacts, disk, lookup, partitions};
 use super::sys;
 use super::sysfs::Roots;
 use coldtrim_parsers::text::quoted;
@@ -194,11 +194,21 @@ pub(super) fn file_behind(roots: &Roots, disk: &DiskFacts) -> Option<PathBuf> {
     }
 }
 
-/// Who uses an image file.
+/// Who uses an image file, and who uses the loop devices made from it: those uses have to end first.
 pub fn of_image(roots: &Roots, path: &Path, metadata: &Metadata) -> Vec<User> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let on_overlay = sys::is_on_overlay(&path).then_some(metadata.len());
-    sorted(of_nodes(roots, &Wanted::Image { path, device: metadata.dev(), inode: metadata.ino(), on_overlay }))
+    let wanted = Wanted::Image { path, device: metadata.dev(), inode: metadata.ino(), on_overlay };
+    let mut users = of_nodes(roots, &wanted);
+    let made = |user: &User| match &user.by {
+        Use::Loop(name) => disk(roots, &roots.sys.join("class/block").join(name)),
+        _ => None,
+    };
+    let above: Vec<DiskFacts> = users.iter().filter_map(made).collect();
+    if !above.is_empty() {
+        users.extend(of_disks(roots, &above));
+    }
+    sorted(users)
 }
 
 fn sorted(mut users: Vec<User>) -> Vec<User> {

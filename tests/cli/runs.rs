@@ -85,7 +85,8 @@ fn a_saved_plan_runs_later_and_only_as_it_was() {
     let image = fat(folder.path(), "a.img");
     let file = folder.path().join("plan.json");
     let before = Snapshot::take(&image);
-    said(&["trim", "--save-plan", text(&file), "--yes", text(&image)]).expect(0, &["plan:"]);
+    said(&["trim", "--save-plan", text(&file), "--yes", text(&image)])
+        .expect(0, &["plan:", "The plan is in", text(&file), "--plan"]);
     before.assert_untouched();
     let run_plan = |more: &[&str]| said(&[&["trim", "--yes", "--plan", text(&file)], more, &[text(&image)]].concat());
     run_plan(&["-n"]).expect(0, &[]);

@@ -49,6 +49,7 @@ fn wrong_words_are_named_and_what_is_right_is_listed() {
         (&["trim", "--plan", "a", "--save-plan", "b", image], &["--save-plan", "--plan"]),
         (&["map"], &["TARGET"]),
         (&["shred", image], &["shred"]),
+        (&[image], &["unrecognized subcommand", "is there", "coldtrim map", image]),
         (&["completions", "tcsh"], &["tcsh"]),
         (&["completions"], &["SHELL"]),
     ];

@@ -34,7 +34,7 @@ pub(super) fn discover(device: usize, layer: Layer<'_>, stack: &mut Stack, leave
             stack.remarks.extend(stale.into_iter().map(|finding| Remark { device, finding }));
             let mut table = found_table(device, whole, row.name(), table);
             if !records.is_empty() {
-                table.gaps.clear(); // what no partition owns may be the RAID's
+                table.leave_gaps("the disk has records of a RAID, and what no partition owns may be the RAID's");
             }
             stack.tables.push(table);
         }
@@ -53,6 +53,7 @@ fn found_table(device: usize, whole: ByteRange, format: &str, table: Table) -> F
         format: format.to_owned(),
         sector_size: table.sector_size,
         gaps: between(whole, &table),
+        no_gaps: None,
         parts: table.parts,
         warnings: table.warnings,
     }

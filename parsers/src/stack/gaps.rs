@@ -1,6 +1,6 @@
 //! The areas of a device that no partition owns, and which of them somebody claims all the same.
 
-use super::{Content, Node, Stack};
+use super::{Content, FoundTable, Node, Stack};
 use crate::container::{Part, Table};
 use crate::units::ByteRange;
 
@@ -26,6 +26,16 @@ pub(super) fn between(whole: ByteRange, table: &Table) -> Vec<ByteRange> {
     left
 }
 
+impl FoundTable {
+    /// What no partition owns may be somebody's all the same.
+    pub(super) fn leave_gaps(&mut self, why: &str) {
+        if !self.gaps.is_empty() {
+            self.gaps.clear();
+            self.no_gaps = Some(why.to_owned());
+        }
+    }
+}
+
 impl Stack {
     /// Takes out of the gaps what a volume claims beyond its partition: one that was made smaller in the table alone
     /// still has its filesystem's tail behind it. A table under which something unknown lies, or nothing known, has no
@@ -34,8 +44,10 @@ impl Stack {
         for table in &mut self.tables {
             let nodes: Vec<&Node> = self.nodes.iter().filter(|node| node.device == table.device).collect();
             let is_understood = table.parts.is_empty() || nodes.iter().any(|node| format(node).is_some());
-            if nodes.iter().any(|node| is_unknown(node)) || !is_understood {
-                table.gaps.clear();
+            if nodes.iter().any(|node| is_unknown(node)) {
+                table.leave_gaps("a partition holds something unknown, which may reach beyond it");
+            } else if !is_understood {
+                table.leave_gaps("nothing known is on any partition, so the table may count in other sectors");
             }
             let claimed: Vec<ByteRange> = nodes.iter().filter_map(|node| beyond(node, &table.parts)).collect();
             claimed.into_iter().for_each(|claim| take_from(&mut table.gaps, claim));

@@ -149,6 +149,8 @@ pub struct FoundTable {
     /// Areas of the device outside every partition that may be discarded when the user asks for it (never the
     /// table itself, boot code or the first MiB).
     pub gaps: Vec<ByteRange>,
+    /// Why there are no gaps although some bytes belong to no partition.
+    pub no_gaps: Option<String>,
     /// Remarks that forbid nothing.
     pub warnings: Vec<String>,
 }
@@ -218,7 +220,9 @@ impl Stack {
             "start that system and shut it down, then try again",
         );
         self.remarks.push(Remark { device, finding: asleep.clone() });
-        self.tables.iter_mut().filter(|table| table.device == device).for_each(|table| table.gaps.clear());
+        self.tables.iter_mut().filter(|table| table.device == device).for_each(|table| {
+            table.leave_gaps("the system that sleeps on the disk may know of them");
+        });
         for node in self.nodes.iter_mut().filter(|node| node.device == device) {
             match &mut node.content {
                 Content::Volume { volume, .. } => volume.findings.push(asleep.clone()),

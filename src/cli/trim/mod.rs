@@ -15,6 +15,7 @@ use crate::report::{Reason, Report, State, VolumeReport, human, text};
 use crate::target::Intent;
 use anyhow::Result;
 use carry::carry_out;
+use coldtrim_parsers::text::quoted;
 use notes::{note_plans, note_problem};
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
@@ -28,7 +29,9 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
     let mut survey = Survey::new("trim", &job.scope, intent, stop)?;
     print_notes(&survey.notes, output);
     let (mut prepared, mut endings) = prepare_all(&mut survey, job);
-    saved_plan::save(job.save_plan.as_deref(), &survey, &prepared)?;
+    if let Some(path) = &job.save_plan {
+        saved_plan::save(path, &survey, &prepared)?;
+    }
     saved_plan::compare(job.plan.as_deref(), &survey, &prepared)?;
     if sends && prepared.iter().flat_map(|device| &device.parts).any(has_work) {
         let shown = show(&survey.report, output, text::print);
@@ -66,6 +69,12 @@ pub fn run(job: &TrimJob, output: &Output) -> Result<Ending> {
         }
         let ending = conclude(&mut survey.report, endings);
         let told = show(&survey.report, output, text::print) & finish(&survey.report, output);
+        if let Some(path) = job.save_plan.as_ref().filter(|_| is_shown(output)) {
+            let path = quoted(&path.to_string_lossy());
+            say!(
+                "The plan is in {path}, with every range. To carry it out: the same command with --plan {path} in place of --save-plan"
+            );
+        }
         Ok(ending.unless_untold(told))
     }
 }
@@ -113,6 +122,10 @@ pub fn prepare_all(survey: &mut Survey, job: &TrimJob) -> (Vec<Prepared>, Vec<En
     for index in 0..survey.targets.len() {
         let clean = survey.report.volumes.iter().filter(|v| v.state == State::Clean && lies_on(v, index)).count();
         let gaps = if job.unallocated { survey.gaps[index].len() } else { 0 };
+        if let Some(why) = survey.no_gaps[index].as_ref().filter(|_| job.unallocated) {
+            let words = format!("unallocated space is left alone: {why}");
+            survey.report.targets[index].reasons.push(Reason::warning(&words));
+        }
         if clean + gaps == 0 {
             continue;
         }
